@@ -1,0 +1,66 @@
+"""Every exception lakebed raises on purpose, worded as what the caller should do next.
+
+    LakebedError
+     ├── InvalidRequest        the call is wrong: change the arguments or the data
+     ├── TableNotFound         no table at that path: create it, or correct the path
+     ├── ConflictError         another writer got there first: safe to retry
+     ├── StorageUnavailable    the store did not answer: safe to retry
+     ├── CorruptTable          bytes on storage are wrong: says which file, which offset
+     └── UnsupportedFormat     the bytes are right but this version cannot read them
+
+An error carries the file and the offset as attributes as well as in its text, so that tools need not parse prose.
+"""
+
+from __future__ import annotations
+
+
+class LakebedError(Exception):
+    """Base of all errors raised by lakebed."""
+
+    def __init__(
+        self, what: str, *, file: str | None = None, offset: int | None = None, hint: str | None = None
+    ) -> None:
+        self.what = what
+        self.file = file
+        self.offset = offset
+        self.hint = hint
+        super().__init__(what, file, offset, hint)
+
+    def __str__(self) -> str:
+        where = f"{self.file}: " if self.file else ""
+        at = f" (at byte {self.offset})" if self.offset is not None else ""
+        next_step = f" {self.hint}" if self.hint else ""
+        return f"{where}{self.what}{at}.{next_step}" if not self.what.endswith(".") else f"{where}{self.what}{next_step}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.what, self.file, self.offset, self.hint))
+
+
+def _rebuild(
+    cls: type[LakebedError], what: str, file: str | None, offset: int | None, hint: str | None
+) -> LakebedError:
+    return cls(what, file=file, offset=offset, hint=hint)
+
+
+class InvalidRequest(LakebedError):
+    """The caller asked for something that cannot be done; nothing was changed."""
+
+
+class TableNotFound(LakebedError):
+    """There is no table at the given path."""
+
+
+class ConflictError(LakebedError):
+    """Another writer won; the same call may be tried again."""
+
+
+class StorageUnavailable(LakebedError):
+    """Storage did not answer or refused; the same call may be tried again."""
+
+
+class CorruptTable(LakebedError):
+    """A file of the table does not hold what the format says it must."""
+
+
+class UnsupportedFormat(LakebedError):
+    """A valid table, block or file of a version or kind that lakebed does not read."""
