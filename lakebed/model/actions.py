@@ -115,6 +115,7 @@ class ClusteringPlan:
     strategy: str | None = None
     strategy_params: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)
+    preserve_metadata: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,12 @@ needs no async twin. A storage can be pickled and rebuilt in another process.
 
 from __future__ import annotations
 
+import io
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol, runtime_checkable
+from types import TracebackType
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -28,6 +31,78 @@ class FileInfo:
     @property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
+
+
+class OutputFile(io.RawIOBase):
+    """A sink that publishes at `close()`, all or nothing.
+
+    Only an explicit `close()` publishes: leaving a `with` block by an exception and being forgotten both abort, so
+    that a writer that failed half way never leaves a file that looks whole.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+        self._position = 0
+        self._finished = False
+
+    @abstractmethod
+    def _append(self, data: memoryview) -> None:
+        """Take over bytes; none of them may be visible yet."""
+
+    @abstractmethod
+    def _publish(self) -> None:
+        """Make everything visible under `path` in one step, durably; on failure nothing may be left behind."""
+
+    @abstractmethod
+    def _discard(self) -> None:
+        """Forget everything that was appended."""
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: Any, /) -> int:
+        if self._finished:
+            raise ValueError("write to a closed file")
+        view = memoryview(data).cast("B")
+        self._append(view)
+        self._position += view.nbytes
+        return view.nbytes
+
+    def close(self) -> None:
+        if not self._finished:
+            self._finished = True
+            try:
+                self._publish()
+            finally:
+                super().close()
+
+    def abort(self) -> None:
+        """Leave no trace; does nothing after `close()`."""
+        if not self._finished:
+            self._finished = True
+            try:
+                self._discard()
+            finally:
+                super().close()
+
+    def __enter__(self) -> OutputFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_finished"):
+            self.abort()
 
 
 @runtime_checkable
@@ -67,7 +142,7 @@ class Storage(Protocol):
         """A seekable Arrow file for Parquet and ORC readers; `size` saves a request where it is known."""
         ...
 
-    def open_output(self, path: str) -> BinaryIO:
+    def open_output(self, path: str) -> OutputFile:
         """A sink whose bytes appear under `path` at `close()`, all or nothing; `abort()` leaves no trace."""
         ...
 
@@ -87,9 +162,37 @@ class Storage(Protocol):
         """Delete files; one that is already gone is fine."""
         ...
 
+    def within(self, folder: str) -> Storage:
+        """The same store bound to a folder below: the metadata table is a table inside the table."""
+        ...
+
 
 def checked_path(path: str) -> str:
     """The path itself, refused when it could leave the table: paths also come out of metadata files."""
     if path.startswith("/") or "\\" in path or "\0" in path or ".." in path.split("/"):
         raise CorruptTable(f"the path {path!r} leaves the table", hint="No file outside the table is touched.")
     return path
+
+
+def checked_file(path: str) -> str:
+    """A path that can name a file: stores disagree on what `a//b` and `./a` are, so neither is passed on."""
+    if any(part in {"", "."} for part in checked_path(path).split("/")):
+        raise CorruptTable(f"the path {path!r} names no file")
+    return path
+
+
+def checked_folder(path: str) -> str:
+    """A folder path without a trailing slash; the empty one is the base location."""
+    folder = checked_path(path).rstrip("/")
+    return checked_file(folder) if folder else ""
+
+
+def joined(folder: str, path: str) -> str:
+    """`folder/path`, where either may be empty."""
+    return f"{folder}/{path}" if folder and path else folder or path
+
+
+def check_range(path: str, offset: int, length: int, size: int) -> None:
+    """Refuse a range outside the file before anything is allocated for it: lengths come out of files, too."""
+    if offset < 0 or length < 0 or offset + length > size:
+        raise CorruptTable(f"{length} bytes wanted of a file of {size} bytes", file=path, offset=offset)

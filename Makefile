@@ -1,0 +1,69 @@
+# One command surface. Every target sets up what it needs on a fresh machine: Python 3.11 and Java 17 (or apt-get) are enough.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+HUDI_VENV := .venv-hudi
+WORKERS ?= 2
+
+export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
+export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(BIN)/python
+
+.PHONY: help setup demo test lint format types interop interop-full bench docs clean java
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "  make %-14s %s\n", $$1, $$2}'
+
+setup: $(VENV)/.ready ## Create the virtual environment .venv with everything that tests need
+
+$(VENV)/.ready: pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "lakebed needs Python 3.11 or newer; set PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "lakebed needs Python 3.11 or newer, this is $$($(PYTHON) --version); set PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: setup ## A tour of a table in a minute
+	$(BIN)/lakebed demo
+
+test: setup ## Unit, golden, property and simulation tests
+	$(BIN)/python -m pytest tests -m "not interop" -n $(WORKERS) --dist loadfile -q
+
+lint: setup ## Style, format, strict types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup ## Rewrite the sources in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+java:
+	@command -v java >/dev/null || { \
+	  command -v apt-get >/dev/null || { echo "real Hudi runs on Java 17: install a JDK 17 and put java on the PATH"; exit 1; }; \
+	  echo "no java found: installing OpenJDK 17 with apt-get"; apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; }
+
+$(HUDI_VENV)/.ready: Makefile
+	$(PYTHON) -m venv $(HUDI_VENV)
+	$(HUDI_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(HUDI_VENV)/bin/python -m pip install --quiet 'pyspark==3.5.*' 'hudi==0.5.*' pyarrow
+	@touch $@
+
+interop: setup java $(HUDI_VENV)/.ready ## Against real Hudi 1.2.0 and hudi-rs, within a time budget
+	$(BIN)/python -m pytest tests/interop -m "interop and not slow" -q -x
+
+interop-full: setup java $(HUDI_VENV)/.ready ## The whole matrix against real Hudi
+	$(BIN)/python -m pytest tests/interop -m interop -q
+
+bench: setup ## Benchmarks: ratios against the floor in the same run
+	$(BIN)/python -m benchmarks.run
+
+docs: setup ## Regenerate docs/configs.md from the option declarations
+	$(BIN)/python -m lakebed.config.options > docs/configs.md
+
+clean: ## Remove environments and caches
+	rm -rf $(VENV) $(HUDI_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache

@@ -1,0 +1,36 @@
+"""lakebed: a lakehouse table engine that reads and writes Apache Hudi tables in an LSM-tree layout.
+
+import lakebed
+t = lakebed.open("/data/orders")
+t.scan(columns=["id", "qty"], filter="qty > 3").to_pandas()
+"""
+
+from lakebed.errors import (
+    ConflictError,
+    CorruptTable,
+    InvalidRequest,
+    LakebedError,
+    StorageUnavailable,
+    TableNotFound,
+    UnsupportedFormat,
+)
+from lakebed.merge.record_merger import RecordMerger, register_merger
+from lakebed.read.scan import Scan
+from lakebed.table import Table, open
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConflictError",
+    "CorruptTable",
+    "InvalidRequest",
+    "LakebedError",
+    "RecordMerger",
+    "Scan",
+    "StorageUnavailable",
+    "Table",
+    "TableNotFound",
+    "UnsupportedFormat",
+    "open",
+    "register_merger",
+]

@@ -1,0 +1,55 @@
+"""The `lakebed` command. Exit codes: 0 done, 1 the table or the data is at fault, 2 wrong use."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from lakebed import __version__
+from lakebed.cli.demo import demo
+from lakebed.cli.dump import hfile_app, log_app
+from lakebed.cli.output import errors
+from lakebed.cli.read import read
+from lakebed.cli.show import commit, config, show, slices, timeline
+from lakebed.errors import InvalidRequest, LakebedError
+
+app = typer.Typer(
+    name="lakebed",
+    help="Read and look into Apache Hudi tables: no Spark, no JVM.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    add_completion=False,
+)
+for command in (show, timeline, slices, commit, config, read, demo):
+    app.command()(command)
+app.add_typer(log_app, name="log")
+app.add_typer(hfile_app, name="hfile")
+
+
+@app.callback(invoke_without_command=True)
+def version_option(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
+    """Options before any command."""
+    if version:
+        typer.echo(f"lakebed {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point: errors become one message and an exit code."""
+    try:
+        app()
+    except InvalidRequest as error:
+        errors.print(f"[bold red]lakebed:[/] {_escaped(error)}", highlight=False)
+        sys.exit(2)
+    except LakebedError as error:
+        errors.print(f"[bold red]lakebed:[/] {_escaped(error)}", highlight=False)
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.exit(0)
+
+
+def _escaped(error: LakebedError) -> str:
+    return str(error).replace("[", r"\[")

@@ -1,0 +1,55 @@
+"""Opening a base file, whichever format it is in: what its bytes say counts, its name only words the error.
+
+HFile base files belong to the metadata table and are read by key, not as columns; they are not opened here.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lakebed.datafile.orc_source import OrcSource
+from lakebed.datafile.parquet_source import READ_BUFFER, ParquetSource
+from lakebed.datafile.source import ReadCounters, arrow_errors
+from lakebed.errors import CorruptTable, UnsupportedFormat
+from lakebed.model.files import BaseFile
+from lakebed.model.schema import RECORD_KEY
+from lakebed.storage.storage import Storage
+
+
+def open_base_file(
+    storage: Storage,
+    base_file: BaseFile | str,
+    *,
+    key_column: str = RECORD_KEY,
+    read_buffer: int = READ_BUFFER,
+    counters: ReadCounters | None = None,
+) -> ParquetSource | OrcSource:
+    """The base file as a source of batches. `FileNotFoundError` when it is gone, `CorruptTable` when it is damaged."""
+    path, size = (base_file, None) if isinstance(base_file, str) else (base_file.path, base_file.size)
+    return open_source(
+        storage.open_input(path, size), path, key_column=key_column, read_buffer=read_buffer, counters=counters
+    )
+
+
+def open_source(
+    file: pa.NativeFile,
+    label: str,
+    *,
+    key_column: str = RECORD_KEY,
+    read_buffer: int = READ_BUFFER,
+    counters: ReadCounters | None = None,
+) -> ParquetSource | OrcSource:
+    """An open file as a source, told by its first bytes."""
+    with arrow_errors(label):
+        file.seek(0)
+        head = file.read(16)
+    if head.startswith(b"PAR1"):
+        return ParquetSource(file, label, key_column=key_column, read_buffer=read_buffer, counters=counters)
+    if head.startswith(b"ORC"):
+        return OrcSource(file, label, key_column=key_column, counters=counters)
+    if head.startswith(b"PARE"):
+        raise UnsupportedFormat("the Parquet file is encrypted", file=label)
+    extension = label.rpartition(".")[2]
+    if extension in ("parquet", "orc"):
+        raise CorruptTable(f"the file does not begin as a file of its kind ({extension})", file=label, offset=0)
+    raise UnsupportedFormat(f"base files of the format {extension!r} are not read as columns", file=label)

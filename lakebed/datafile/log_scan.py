@@ -1,0 +1,274 @@
+"""Which blocks of a slice count, as runs from oldest to newest. A pure function of block headers.
+
+    blocks of all log files, in slice order
+      - CORRUPT                 skipped, reported
+      - CDC                     for the change feed, no part of merging
+      - rolled back             a rollback command drops every earlier block of its target, whoever wrote in between
+      - not committed           the caller's predicate: not completed, or completed after the time that is read
+      - repeated                two tries of one task left the same block (old tables, BLOCK_IDENTIFIER)
+      - log-compacted           blocks of instants that a counting compacted block covers, directly or through another
+      = what is left; a compacted block stands where the newest instant it covers stood
+
+The last rule is what keeps an answer the same before and after a log compaction: by its own, later instant a compacted
+block would win over writes that came in between. A compacted block that does not count itself hides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lakebed.errors import CorruptTable, UnsupportedFormat
+from lakebed.format.log_block import BlockKind, LogBlock
+from lakebed.model.files import LogFile
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedLog:
+    """A log file and the headers of its blocks."""
+
+    log: LogFile
+    blocks: tuple[LogBlock, ...]
+
+
+class Why(StrEnum):
+    """Why a block does not count."""
+
+    CORRUPT = "corrupt"
+    CHANGE_DATA = "change data"
+    COMMAND = "command"
+    ROLLED_BACK = "rolled back"
+    NOT_COMMITTED = "not committed"
+    REPEATED = "repeated"
+    COMPACTED = "log-compacted"
+    IN_BASE = "already in the base file"
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A block that does not count. `committed` is whether the file's own instant is, which makes damage serious."""
+
+    block: LogBlock
+    why: Why
+    committed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogRun:
+    """One block that counts. Runs of a slice merge in ascending rank; the base file is below all of them.
+
+    `instant_time` is when the block was written; `stands_at` is the instant at whose place it stands, which differs
+    for log-compacted blocks.
+    """
+
+    block: LogBlock
+    rank: int
+    instant_time: str
+    stands_at: str
+
+    @property
+    def is_delete(self) -> bool:
+        return self.block.kind is BlockKind.DELETE
+
+    @property
+    def is_partial(self) -> bool:
+        return self.block.is_partial
+
+    @property
+    def is_compacted(self) -> bool:
+        return self.stands_at != self.instant_time
+
+    def has_positions_for(self, base_instant_time: str | None) -> bool:
+        """Whether the record positions may be used: only against the base file they were taken from."""
+        return base_instant_time is not None and self.block.positions_base_time == base_instant_time
+
+
+@dataclass(frozen=True, slots=True)
+class LogScan:
+    """The runs of a slice, and what was left out and why."""
+
+    runs: tuple[LogRun, ...]
+    dropped: tuple[Dropped, ...]
+
+    @property
+    def corrupt(self) -> tuple[LogBlock, ...]:
+        return tuple(item.block for item in self.dropped if item.why is Why.CORRUPT)
+
+    def require_intact(self) -> LogScan:
+        """Refuses damage in files of committed instants, for tables whose log files are written once and whole."""
+        for item in self.dropped:
+            if item.why is Why.CORRUPT and item.committed:
+                block = item.block
+                what = f"{block.content_length} bytes of a committed log are no block"
+                raise CorruptTable(what, file=block.file, offset=block.offset)
+        return self
+
+
+def completed_by(completion_times: Mapping[str, str], until: str | None = None) -> Callable[[str], bool]:
+    """A predicate for `scan_slice`: completed at all, or not later than `until`."""
+
+    def is_committed(instant_time: str) -> bool:
+        completed = completion_times.get(instant_time)
+        return completed is not None and (until is None or completed <= until)
+
+    return is_committed
+
+
+def scan_slice(
+    files: Iterable[ScannedLog],
+    is_committed: Callable[[str], bool],
+    *,
+    base_instant_time: str | None = None,
+) -> LogScan:
+    """The runs of a slice. `base_instant_time` is that of its base file, None where it has none."""
+    ordered = sorted(files, key=lambda scanned: scanned.log.order)
+    placed = [(block, scanned.log) for scanned in ordered for block in scanned.blocks]
+    dropped: list[Dropped] = []
+    live = _live_blocks(placed, is_committed, dropped)
+    live = _drop(live, _repeated([block for _, block in live]), Why.REPEATED, dropped)
+    return LogScan(_runs(live, base_instant_time, dropped), tuple(dropped))
+
+
+_Placed = tuple[int, LogBlock]  # a block and its place in the slice
+
+
+def _live_blocks(
+    placed: Sequence[tuple[LogBlock, LogFile]], is_committed: Callable[[str], bool], dropped: list[Dropped]
+) -> list[_Placed]:
+    """Data and delete blocks that are committed and not rolled back."""
+    rolled_back: dict[str, int] = {}  # instant -> place of the last command against it
+    for place, (block, _) in enumerate(placed):
+        if block.kind is BlockKind.COMMAND:
+            if not block.is_rollback:
+                raise UnsupportedFormat("a command block is no rollback", file=block.file, offset=block.offset)
+            rolled_back[block.target_instant_time] = place
+    live: list[_Placed] = []
+    known: dict[str, bool] = {}
+    for place, (block, log) in enumerate(placed):
+        why = None
+        if block.kind is BlockKind.CORRUPT:
+            why = Why.CORRUPT
+        elif block.kind is BlockKind.COMMAND:
+            why = Why.COMMAND
+        elif block.kind is BlockKind.CDC_DATA:
+            why = Why.CHANGE_DATA
+        else:
+            instant = block.instant_time
+            if instant not in known:
+                known[instant] = is_committed(instant)
+            if place < rolled_back.get(instant, -1):
+                why = Why.ROLLED_BACK
+            elif not known[instant]:
+                why = Why.NOT_COMMITTED
+        if why is None:
+            live.append((place, block))
+        else:
+            dropped.append(Dropped(block, why, is_committed(log.instant_time)))
+    return live
+
+
+def _drop(
+    live: Sequence[_Placed], out: set[int], why: Why, dropped: list[Dropped], *, committed: bool = True
+) -> list[_Placed]:
+    """`live` without the blocks at some indexes."""
+    dropped.extend(Dropped(block, why, committed) for index, (_, block) in enumerate(live) if index in out)
+    return [item for index, item in enumerate(live) if index not in out]
+
+
+def _repeated(blocks: Sequence[LogBlock]) -> set[int]:
+    """Indexes of blocks left by another try of the task whose blocks count.
+
+    An identifier is `attempt,sequence`. Of several attempts of an instant the one that came furthest counts, of equals
+    the first; identifiers of any other form count once each.
+    """
+    furthest: dict[str, tuple[int, int]] = {}  # instant -> (highest sequence, minus the attempt)
+    for block in blocks:
+        tried = _attempt(block)
+        if tried is not None:
+            reached = (tried[1], -tried[0])
+            furthest[block.instant_time] = max(reached, furthest.get(block.instant_time, reached))
+    seen: set[tuple[str, str]] = set()
+    out: set[int] = set()
+    for index, block in enumerate(blocks):
+        if block.identifier is None:
+            continue
+        name = (block.instant_time, block.identifier)
+        tried = _attempt(block)
+        if name in seen or (tried is not None and -tried[0] != furthest[block.instant_time][1]):
+            out.add(index)
+        seen.add(name)
+    return out
+
+
+def _attempt(block: LogBlock) -> tuple[int, int] | None:
+    attempt, comma, sequence = (block.identifier or "").partition(",")
+    if comma and attempt.isascii() and attempt.isdigit() and sequence.isascii() and sequence.isdigit():
+        return int(attempt[:18]), int(sequence[:18])
+    return None
+
+
+def _runs(live: Sequence[_Placed], base_instant_time: str | None, dropped: list[Dropped]) -> tuple[LogRun, ...]:
+    """The blocks that no compacted block covers, compacted ones at their place."""
+    covers = _covers([block for _, block in live])
+    covered = set().union(*covers.values()) if covers else set()
+    last_place: dict[str, int] = {}
+    for place, block in live:
+        if block.instant_time not in covers:
+            last_place[block.instant_time] = place
+    standing: list[tuple[tuple[int, int, int], LogBlock, str]] = []
+    gone: dict[int, Why] = {}
+    for index, (place, block) in enumerate(live):
+        instant = block.instant_time
+        if instant in covered:
+            gone[index] = Why.COMPACTED
+        elif instant not in covers:
+            standing.append(((place, 0, place), block, instant))
+        else:
+            originals = sorted(covers[instant] - covers.keys()) or sorted(covers[instant])
+            if base_instant_time is not None and _is_in_base(originals, last_place, base_instant_time):
+                gone[index] = Why.IN_BASE
+                continue
+            standing.append(((_place_of(originals, last_place), 1, place), block, originals[-1]))
+    for why in (Why.COMPACTED, Why.IN_BASE):
+        _drop(live, {index for index, reason in gone.items() if reason is why}, why, dropped)
+    standing.sort(key=lambda item: item[0])
+    return tuple(
+        LogRun(block, rank, block.instant_time, stands_at) for rank, (_, block, stands_at) in enumerate(standing)
+    )
+
+
+def _covers(blocks: Sequence[LogBlock]) -> dict[str, set[str]]:
+    """Per log-compaction instant, all instants it stands for; a compaction of compactions inherits theirs.
+
+    Only the first block of a log compaction need carry the list, so it holds for all blocks of the instant.
+    """
+    covers: dict[str, set[str]] = {}
+    for block in blocks:
+        times = block.compacted_times
+        if times:
+            if max(times) >= block.instant_time:
+                what = f"a log compaction at {block.instant_time} claims to cover {max(times)}, which is not older"
+                raise CorruptTable(what, file=block.file, offset=block.offset)
+            covers.setdefault(block.instant_time, set()).update(times)
+    for instant in sorted(covers):  # an instant covers older ones only, so those are complete by now
+        for time in tuple(covers[instant]):
+            covers[instant] |= covers.get(time, set())
+    return covers
+
+
+def _place_of(originals: Sequence[str], last_place: Mapping[str, int]) -> int:
+    """The place of the newest covered instant, or where it would be when its blocks are gone."""
+    newest = originals[-1]
+    if newest in last_place:
+        return last_place[newest]
+    return max((place for instant, place in last_place.items() if instant <= newest), default=-1)
+
+
+def _is_in_base(originals: Sequence[str], last_place: Mapping[str, int], base_instant_time: str) -> bool:
+    """Whether a compaction that ran meanwhile took all covered blocks into the base file.
+
+    The covered blocks then belong to the slice before, and the compacted one, which completed after the compaction
+    began, was left in this slice alone: it says nothing that the base file does not say, and may say it in older words.
+    """
+    return originals[-1] < base_instant_time and not any(instant in last_place for instant in originals)

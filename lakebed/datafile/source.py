@@ -1,0 +1,94 @@
+"""What every columnar file looks like to a reader, whatever its format: base files, native logs, Parquet blocks.
+
+A source streams: memory is bounded by the batch size, never by the file. Missing columns are simply absent from the
+batches, `model.schema_evolution` puts them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from lakebed.errors import CorruptTable, StorageUnavailable, UnsupportedFormat
+from lakebed.model.key_range import KeyRange
+
+DEFAULT_BATCH_ROWS = 32_768
+MIN_KEY = "hoodie_min_record_key"
+MAX_KEY = "hoodie_max_record_key"
+
+
+@dataclass(slots=True)
+class ReadCounters:
+    """What reading cost, for `explain()` and for tests that pruning really prunes. One per task, not shared."""
+
+    files: int = 0
+    row_groups: int = 0
+    row_groups_pruned: int = 0
+    rows_decoded: int = 0
+    rows: int = 0
+
+    def add(self, other: ReadCounters) -> None:
+        self.files += other.files
+        self.row_groups += other.row_groups
+        self.row_groups_pruned += other.row_groups_pruned
+        self.rows_decoded += other.rows_decoded
+        self.rows += other.rows
+
+
+class FileSource(Protocol):
+    """A file of rows as Arrow batches."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def schema(self) -> pa.Schema: ...
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def footer(self) -> Mapping[str, str]: ...
+    @property
+    def is_sorted(self) -> bool: ...
+    @property
+    def key_range(self) -> KeyRange | None: ...
+    @property
+    def counters(self) -> ReadCounters: ...
+
+    def row_bytes(self, columns: Sequence[str] | None = None) -> int:
+        """About how many bytes of Arrow memory a row takes."""
+        ...
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        batch_rows: int = DEFAULT_BATCH_ROWS,
+        row_groups: Sequence[int] | None = None,
+        key_range: KeyRange | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The wanted columns that the file has, in the wanted order; with `key_range` only rows whose key is in it."""
+        ...
+
+
+@contextmanager
+def arrow_errors(label: str) -> Iterator[None]:
+    """Turns what Arrow's readers raise on bad bytes into `CorruptTable`; failures of the store stay what they are."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError):
+        raise
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedFormat(_one_line(error), file=label) from error
+    except (pa.ArrowException, MemoryError, OverflowError, UnicodeDecodeError, RuntimeError) as error:
+        raise CorruptTable(_one_line(error), file=label) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise StorageUnavailable(_one_line(error), file=label) from error
+        raise CorruptTable(_one_line(error), file=label) from error
+
+
+def _one_line(error: BaseException) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__)[:300]

@@ -1,0 +1,290 @@
+"""A file slice in, merged Arrow batches out: the one function behind reads, look-ups and every compaction.
+
+    base file ───────────────► run 0 ─┐
+    log blocks that count ───► run 1… ├─► sorted_merge (LSM layout) or hash_merge (default) ─► filter ─► batches
+      (datafile/log_scan)             ┘
+
+Each run is brought to the table's schema on its way in: columns are pruned at the file, old types promoted, renamed
+columns found by id. A condition on the key prunes inside every run; any other condition must wait for the merge, for an
+old version that matches may have been updated to one that does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.config.options import ReadOptions
+from lakebed.datafile.base_file import open_base_file
+from lakebed.datafile.log_file import has_parquet_content, open_log_file, parquet_source, read_block
+from lakebed.datafile.log_scan import LogRun, LogScan, ScannedLog, scan_slice
+from lakebed.datafile.parquet_source import ParquetSource
+from lakebed.datafile.source import ReadCounters
+from lakebed.errors import CorruptTable
+from lakebed.merge.hash_merge import hash_merge
+from lakebed.merge.record_merger import MergeRule
+from lakebed.merge.runs import Run
+from lakebed.merge.sorted_merge import sorted_merge
+from lakebed.model.files import FileSlice
+from lakebed.model.internal_schema import SchemaHistory, renames
+from lakebed.model.key_range import KeyRange
+from lakebed.model.predicate import Predicate
+from lakebed.model.schema import COMMIT_TIME, IS_DELETED, OPERATION, RECORD_KEY, avro_to_arrow
+from lakebed.model.schema_evolution import Renames, resolve
+from lakebed.storage.storage import Storage
+
+LSM_TREE = "lsm_tree"
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """What a reader must know of a table besides its files."""
+
+    schema: pa.Schema
+    rule: MergeRule = field(default_factory=MergeRule)
+    layout: str = "default"
+    key_column: str | None = None
+    """The user's column whose text is the record key, where there is just one."""
+    history: SchemaHistory | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSplit:
+    """A unit of work: one slice, small enough to send anywhere."""
+
+    slice: FileSlice
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroupReader:
+    """Reads slices of one table: which columns, which rows, within which memory. Frozen and picklable."""
+
+    storage: Storage
+    shape: TableShape
+    options: ReadOptions
+    schema: pa.Schema
+    predicate: Predicate | None = None
+    commits: frozenset[str] | None = None
+    """Only rows whose current version was committed by one of these instants."""
+    committed: frozenset[str] = frozenset()
+    """Instants that count although no file of the slice is named after them: blocks of tables from older versions."""
+
+    # ------------------------------------------------------------------ the rows of a split
+    def read(self, split: ReadSplit, counters: ReadCounters | None = None) -> Iterator[pa.RecordBatch]:
+        """The merged rows of a slice that the query asks for."""
+        wanted = self._columns(self.schema.names)
+        piece = split.slice
+        if not piece.log_files:
+            merged = self._base_rows(piece, wanted, counters)
+        else:
+            merged = self._merged_rows(piece, wanted, counters)
+        for batch in merged:
+            kept = self._filter(batch)
+            if kept.num_rows:
+                kept = kept.select(self.schema.names)
+                yield from _cut(kept, self.options.batch_rows)
+
+    def count(self, split: ReadSplit) -> int:
+        """How many rows `read` would give, from the footer alone where that can be."""
+        base = split.slice.base_file
+        if not split.slice.log_files and self.predicate is None and self.commits is None:
+            if base is None:
+                return 0
+            with open_base_file(self.storage, base) as source:
+                return source.num_rows
+        narrow = replace(self, schema=pa.schema([self.shape.schema.field(self.shape.rule.key)]))
+        return sum(batch.num_rows for batch in narrow.read(split))
+
+    def with_share(self, parts: int) -> FileGroupReader:
+        """The same reader with its part of the memory, for reading several slices at once."""
+        return replace(self, options=replace(self.options, memory=max(1, self.options.memory // max(1, parts))))
+
+    def describe(self, splits: Sequence[ReadSplit]) -> list[str]:
+        """How the splits will be read, for `explain()`."""
+        merged = sum(bool(split.slice.log_files) for split in splits)
+        lines = [f"{len(splits) - merged} slices are base files alone"]
+        if merged:
+            kind = "sorted merge in key windows" if self.shape.layout == LSM_TREE else "hash merge"
+            lines.append(f"{merged} slices with logs: {kind}, {self.shape.rule.mode}")
+        key_range = self.key_range
+        if key_range is not None:
+            lines.append(f"key range pushed into every file: {_describe_range(key_range)}")
+        if self.predicate is not None:
+            lines.append(f"filter after the merge: {self.predicate.to_sql()}")
+        return lines
+
+    # ------------------------------------------------------------------ from files to rows
+    def _base_rows(
+        self, piece: FileSlice, wanted: pa.Schema, counters: ReadCounters | None
+    ) -> Iterator[pa.RecordBatch]:
+        if piece.base_file is None:
+            return
+        for batch in self._open_base(piece, wanted, self.options.batch_rows, counters, alone=True):
+            yield batch
+
+    def _merged_rows(
+        self, piece: FileSlice, wanted: pa.Schema, counters: ReadCounters | None
+    ) -> Iterator[pa.RecordBatch]:
+        runs = self.runs(piece, wanted, counters)
+        merge = sorted_merge if self.shape.layout == LSM_TREE else hash_merge
+        options = self.options
+        yield from merge(runs, self.shape.rule, wanted, memory=options.memory, read_buffer=options.read_buffer)
+
+    def runs(self, piece: FileSlice, wanted: pa.Schema, counters: ReadCounters | None = None) -> list[Run]:
+        """The base file and every block that counts, oldest first, each at the table's schema."""
+        columns = self._columns([*wanted.names, *self._rule_columns()])
+        found: list[Run] = []
+        base = piece.base_file
+        if base is not None:
+            with open_base_file(self.storage, base) as source:
+                is_sorted, row_bytes = source.is_sorted, source.row_bytes(columns.names)
+            found.append(
+                Run(
+                    age=0,
+                    is_sorted=is_sorted,
+                    open=lambda rows: self._open_base(piece, columns, rows, counters),
+                    instant_time=base.instant_time,
+                    row_bytes=row_bytes,
+                    label=base.path,
+                )
+            )
+        found += [self._log_run(run, columns, counters) for run in self.scan(piece).runs]
+        return found
+
+    def scan(self, piece: FileSlice) -> LogScan:
+        """Which log blocks of a slice count; damage in a committed log is an error, not a gap."""
+        here = {log.instant_time for log in piece.log_files}
+        files = [open_log_file(self.storage, log) for log in piece.log_files]
+        base = piece.base_file
+        scan = scan_slice(
+            files, lambda time: time in here or time in self.committed, base_instant_time=base and base.instant_time
+        )
+        if not any(_is_appended(file) for file in files):
+            scan.require_intact()
+        return scan
+
+    def _open_base(
+        self, piece: FileSlice, wanted: pa.Schema, rows: int, counters: ReadCounters | None, *, alone: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        base = piece.base_file
+        assert base is not None
+        with open_base_file(self.storage, base, counters=counters) as source:
+            project = resolve(source.schema, wanted, renames=self._renames(base.instant_time), file=base.path)
+            batches = source.batches(
+                project.columns or source.schema.names[:1],
+                batch_rows=rows,
+                key_range=self.key_range,
+            )
+            for batch in batches:
+                yield project(batch)
+
+    def _log_run(self, run: LogRun, columns: pa.Schema, counters: ReadCounters | None) -> Run:
+        block = run.block
+        is_sorted, row_bytes, stored = False, None, None
+        if has_parquet_content(block):
+            with parquet_source(self.storage, block) as source:
+                is_sorted, row_bytes, stored = source.is_sorted, source.row_bytes(columns.names), source.schema
+        age = run.rank + 1
+        if run.is_delete:
+            ordering = [self.shape.schema.field(name) for name in self.shape.rule.ordering]
+
+            def open_deletes(rows: int) -> Iterator[pa.RecordBatch]:
+                for batch in read_block(self.storage, block, ordering=ordering, batch_rows=rows, counters=counters):
+                    names = [self.shape.rule.key, *self.shape.rule.ordering]
+                    yield batch.rename_columns(names)
+
+            return Run(age, is_sorted, open_deletes, is_delete=True, instant_time=run.stands_at, label=block.file)
+        if stored is None:
+            if block.schema_json is None:
+                raise CorruptTable("a data block has no schema", file=block.file, offset=block.offset)
+            stored = avro_to_arrow(block.schema_json, file=block.file)
+        names = self._renames(run.instant_time)
+        if run.is_partial:
+            columns = pa.schema([item for item in columns if names.get(item.name, item.name) in stored.names])
+        project = resolve(stored, columns, renames=names, file=block.file)
+
+        def open_data(rows: int) -> Iterator[pa.RecordBatch]:
+            for batch in read_block(
+                self.storage,
+                block,
+                columns=project.columns,
+                batch_rows=rows,
+                key_range=self.key_range,
+                counters=counters,
+            ):
+                yield project(batch)
+
+        return Run(
+            age,
+            is_sorted,
+            open_data,
+            is_partial=run.is_partial,
+            instant_time=run.stands_at,
+            row_bytes=row_bytes,
+            label=block.file,
+        )
+
+    # ------------------------------------------------------------------ columns and conditions
+    @property
+    def key_range(self) -> KeyRange | None:
+        """The keys that the condition can match at all; safe to apply before the merge."""
+        if self.predicate is None or self.shape.rule.key != RECORD_KEY:
+            return None
+        found = [self.predicate.key_range(RECORD_KEY)] if RECORD_KEY in self.shape.schema.names else []
+        if self.shape.key_column is not None:
+            found.append(self.predicate.key_range(self.shape.key_column))
+        ranges = [item for item in found if item is not None and not item.is_all]
+        if not ranges:
+            return None
+        first, *rest = ranges
+        for other in rest:
+            first = first.intersect(other)
+        return first
+
+    def _columns(self, names: Sequence[str]) -> pa.Schema:
+        """The named columns and those that conditions need, nullable: an old file may lack any of them."""
+        needed = dict.fromkeys(names)
+        if self.predicate is not None:
+            needed.update(dict.fromkeys(self.predicate.columns))
+        if self.commits is not None:
+            needed[COMMIT_TIME] = None
+        return pa.schema([self.shape.schema.field(name).with_nullable(True) for name in needed])
+
+    def _rule_columns(self) -> list[str]:
+        rule = self.shape.rule
+        names = [rule.key, *rule.ordering, COMMIT_TIME, IS_DELETED, OPERATION, rule.delete_field]
+        return [name for name in names if name is not None and name in self.shape.schema.names]
+
+    def _renames(self, instant_time: str) -> Renames:
+        history = self.shape.history
+        stored = history.at(instant_time) if history else None
+        return renames(stored, history.latest) if history and stored else {}
+
+    def _filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self.commits is not None:
+            mask = pc.is_in(batch.column(COMMIT_TIME), value_set=pa.array(sorted(self.commits), pa.string()))
+            batch = batch.filter(mask)
+        if self.predicate is not None and batch.num_rows:
+            batch = self.predicate.filter(batch)
+        return batch
+
+
+def _is_appended(scanned: ScannedLog) -> bool:
+    """A log of an older table version, to which several instants appended: a torn block there is a failed append."""
+    return any(block.header and block.instant_time != scanned.log.instant_time for block in scanned.blocks if block.header)
+
+
+def _cut(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _describe_range(key_range: KeyRange) -> str:
+    if key_range.points is not None:
+        return f"{len(key_range.points)} keys"
+    left = "[" if key_range.low_inclusive else "("
+    right = "]" if key_range.high_inclusive else ")"
+    return f"{left}{key_range.low or '-'}, {key_range.high or '-'}{right}"

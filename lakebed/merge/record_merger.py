@@ -1,0 +1,132 @@
+"""What wins within a key: the table's rule as a value, and the door for rules of one's own.
+
+The rule is applied as a fold from the oldest version of a key to the newest, so that the answer is what copy-on-write
+would hold (fold.py and partial_fold.py do it for the built-in modes). A custom merger comes in through one of two doors:
+`merge_batch` gets two tables of equal length, row i of the one older than row i of the other, and answers with a table of
+as many rows; `FunctionMerger` wraps a plain Python function of two rows, which is easy to write and slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from lakebed.errors import InvalidRequest
+from lakebed.merge.runs import IS_DELETED, Run
+
+
+class MergeMode(StrEnum):
+    """`hoodie.record.merge.mode`."""
+
+    COMMIT_TIME_ORDERING = "COMMIT_TIME_ORDERING"
+    EVENT_TIME_ORDERING = "EVENT_TIME_ORDERING"
+    CUSTOM = "CUSTOM"
+
+
+class PartialUpdateMode(StrEnum):
+    """`hoodie.table.partial.update.mode`: which columns of a winner are filled from the loser."""
+
+    IGNORE_DEFAULTS = "IGNORE_DEFAULTS"
+    FILL_UNAVAILABLE = "FILL_UNAVAILABLE"
+
+
+class Op(IntEnum):
+    """The extra column of merges that keep tombstones."""
+
+    ROW = 0
+    DELETE_WITH_ORDERING = 1
+    DELETE = 2
+
+
+@runtime_checkable
+class RecordMerger(Protocol):
+    """A rule of one's own, over many keys at once."""
+
+    def merge_batch(self, older: pa.Table, newer: pa.Table) -> pa.Table:
+        """Row i of the answer replaces row i of both; a row that carries the table's delete mark ends the key."""
+        ...
+
+
+_MERGERS: dict[str, Callable[[], RecordMerger]] = {}
+
+
+def register_merger(name: str, merger: Callable[[], RecordMerger]) -> None:
+    """Make a merger known under the name that tables give (class name or strategy id)."""
+    _MERGERS[name] = merger
+
+
+def merger_for(name: str | None) -> RecordMerger:
+    """A new merger of that name."""
+    found = _MERGERS.get(name or "")
+    if found is None:
+        known = ", ".join(sorted(_MERGERS)) or "none"
+        raise InvalidRequest(
+            f"the table merges records with {name!r}, which is not registered (known: {known})",
+            hint="Register it with lakebed.merge.record_merger.register_merger before reading.",
+        )
+    return found()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionMerger:
+    """The slow door: `merge(older, newer)` on rows as dictionaries; None deletes the key."""
+
+    merge: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None]
+
+    def merge_batch(self, older: pa.Table, newer: pa.Table) -> pa.Table:
+        """Row by row, in Python."""
+        rows = []
+        for old, new in zip(older.to_pylist(), newer.to_pylist(), strict=True):
+            merged = self.merge(old, new)
+            rows.append({**old, IS_DELETED: True} if merged is None else {**merged, IS_DELETED: False})
+        schema = newer.schema
+        if IS_DELETED not in schema.names:
+            schema = schema.append(pa.field(IS_DELETED, pa.bool_()))
+        return pa.Table.from_pylist(rows, schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRule:
+    """How a table merges, from its properties."""
+
+    mode: MergeMode = MergeMode.COMMIT_TIME_ORDERING
+    key: str = "_hoodie_record_key"
+    ordering: tuple[str, ...] = ()
+    delete_field: str | None = None
+    delete_marker: str | None = None
+    partial_update: PartialUpdateMode | None = None
+    unavailable_value: str | None = None
+    merger: str | None = None
+    column_defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def by_event_time(self) -> bool:
+        """Event time without ordering fields is commit time."""
+        return self.mode is MergeMode.EVENT_TIME_ORDERING and bool(self.ordering)
+
+    @property
+    def picks_whole_records(self) -> bool:
+        """One version of a key survives as it is, so that a bit per row says it all."""
+        return self.mode is not MergeMode.CUSTOM and self.partial_update is None
+
+
+def why_not_among_logs(runs: list[Run], rule: MergeRule) -> str | None:
+    """Why merging these runs without the older ones below them could change the final answer; None if it cannot.
+
+    Folding from the base upward and folding the logs first agree for whole records (with an unconditional delete kept
+    before what follows it) and for fills by commit time. Once a late version may fill a winner, or only some columns of a
+    row exist, they do not: which version counts as late depends on what lies below.
+    """
+    if rule.mode is MergeMode.CUSTOM:
+        merger = merger_for(rule.merger)
+        if not getattr(merger, "associative", False):
+            return f"the custom merger {rule.merger} does not declare itself associative"
+    if any(run.is_partial for run in runs):
+        return "a log holds partial updates, and rows with different columns cannot share a log"
+    if rule.by_event_time and rule.partial_update is not None:
+        return f"{rule.partial_update} by event time depends on the base below"
+    return None

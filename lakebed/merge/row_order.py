@@ -1,0 +1,134 @@
+"""The kernel: rows of one window in key order, and where a key repeats.
+
+The rows of a window are numbered through, source after source, oldest first. The answer is `order`, those numbers by
+(key, age), and `first`, true where a new key begins. Two ways lead there:
+
+    one source holds most rows    sort the other rows, then look up where each of their keys falls among the big source's
+                                  (`searchsorted`); the big source itself is never sorted
+    no source does                sort the whole window; numpy's stable sort finds the ascending stretches by itself
+
+Both compare key heads (keys.py). Where heads tie, equality is decided by Arrow on the whole keys, and rows whose heads tie
+without being equal are put in order by Arrow's sort: exact in every case, fast in the usual one.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.merge.keys import Keys, equal_keys, shared_prefix
+from lakebed.merge.vectors import Bools, Heads, Ints, index_array, numbers, truths
+
+_MAX_SINGLE_SEARCHES = 256  # ambiguous look-ups done one by one before the window is sorted as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """Row numbers by (key, age), and where each key begins."""
+
+    order: Ints
+    first: Bools
+
+
+def order_rows(sources: Sequence[Sequence[Keys]], unique: Sequence[bool], all_keys: Callable[[], pa.Array]) -> RowOrder:
+    """Order the rows of a window; `unique` says which sources repeat no key.
+
+    `all_keys` gives the keys of all rows in one array, and is asked only if needed.
+    """
+    sizes = [sum(len(piece) for piece in source) for source in sources]
+    total = sum(sizes)
+    pieces = [piece for source in sources for piece in source if len(piece)]
+    if not pieces:
+        return RowOrder(np.zeros(0, np.int64), np.zeros(0, np.bool_))
+    prefix = shared_prefix(min(piece[0] for piece in pieces), max(piece[-1] for piece in pieces))
+    heads = np.concatenate([piece.heads(prefix) for piece in pieces]) if len(pieces) > 1 else pieces[0].heads(prefix)
+    big = max(range(len(sizes)), key=sizes.__getitem__)
+    if unique[big] and 2 * sizes[big] >= total > sizes[big]:
+        start = sum(sizes[:big])
+        found = _look_up(heads, start, start + sizes[big], all_keys)
+        if found is not None:
+            return found
+    order, first = _sort(heads, np.arange(total), all_keys)
+    return RowOrder(order, first)
+
+
+def _sort(heads: Heads, rows: Ints, all_keys: Callable[[], pa.Array]) -> tuple[Ints, Bools]:
+    """Rows (given oldest first) by (key, age), and where each key begins."""
+    own = heads[rows]
+    by_head = own.argsort(kind="stable")
+    order, own = rows[by_head], own[by_head]
+    first = np.ones(len(order), np.bool_)
+    ties = np.flatnonzero(own[1:] == own[:-1])
+    if len(ties):
+        keys = all_keys()
+        same = truths(equal_keys(keys, order[ties], order[ties + 1]))
+        if not same.all():
+            tied = np.union1d(ties, ties + 1)
+            by_key = pc.array_sort_indices(keys.take(index_array(order[tied])))
+            order[tied] = order[tied][numbers(by_key, np.uint64).astype(np.int64)]
+            same = truths(equal_keys(keys, order[ties], order[ties + 1]))
+        first[ties + 1] = ~same
+    return order, first
+
+
+def _look_up(heads: Heads, start: int, end: int, all_keys: Callable[[], pa.Array]) -> RowOrder | None:
+    """Merge the few rows outside [start, end) into the many inside; None where heads tie too often to pay."""
+    total = len(heads)
+    few, few_first = _sort(heads, np.concatenate([np.arange(start), np.arange(end, total)]), all_keys)
+    begins = np.flatnonzero(few_first)
+    many = heads[start:end]
+    wanted = heads[few[begins]]
+    at = many.searchsorted(wanted)
+    matched = _match(many, start, wanted, at, few[begins], all_keys)
+    if matched is None:
+        return None
+
+    # a row goes before the big source's row of the same key if it is older than the big source, else after it
+    group = np.cumsum(few_first) - 1
+    older = few < start
+    place = at[group] + (matched[group] & ~older)
+    slots = place + np.arange(len(few))
+    order = np.empty(total, np.int64)
+    from_many = np.ones(total, np.bool_)
+    from_many[slots] = False
+    order[slots] = few
+    order[from_many] = np.arange(start, end)
+    first = np.ones(total, np.bool_)
+    first[slots] = few_first
+    leads = older[begins]  # the key's oldest version lies below the big source
+    first[slots[begins[matched & ~leads]]] = False
+    led = at[matched & leads]
+    if len(led):
+        first[led + place.searchsorted(led, side="right")] = False
+    return RowOrder(order, first)
+
+
+def _match(
+    many: Heads, start: int, wanted: Heads, at: Ints, rows: Ints, all_keys: Callable[[], pa.Array]
+) -> Bools | None:
+    """Which wanted keys the big source has; corrects `at` where the head alone pointed to the wrong row."""
+    size = len(many)
+    hit = many[np.minimum(at, size - 1)] == wanted
+    hit &= at < size
+    hits = np.flatnonzero(hit)
+    matched = np.zeros(len(wanted), np.bool_)
+    if not len(hits):
+        return matched
+    keys = all_keys()
+    same = truths(equal_keys(keys, at[hits] + start, rows[hits]))
+    unsure = hits[~same]  # a head met another key's: search among all rows with this head
+    if len(unsure) > max(_MAX_SINGLE_SEARCHES, len(wanted) // 16):
+        return None
+    matched[hits[same]] = True
+    own = Keys(keys)
+    for query, last in zip(unsure.tolist(), many.searchsorted(wanted[unsure], side="right").tolist(), strict=True):
+        key = own[int(rows[query])]
+        row = bisect.bisect_left(own, key, start + int(at[query]), start + last)  # type: ignore[type-var, arg-type]
+        at[query] = row - start
+        matched[query] = row < start + last and own[row] == key
+    return matched

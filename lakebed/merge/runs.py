@@ -1,0 +1,49 @@
+"""A run: one ordered source of rows of a file group, as the merge sees it.
+
+A base file, a native log, a block of a v1 log and an incoming batch of a write all look the same here: something that
+can be opened, that is older or younger than its siblings, and that may or may not be sorted. Sortedness is a fact of
+the file (its footer says so), never of the table, and a run that claims it is checked while it streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+RUN_COLUMN = "_lakebed_run"  # in rows of several runs sorted together: the number of the run each row came from
+ROW_COLUMN = "_lakebed_row"  # for merge vectors: the row's position in its file
+OP_COLUMN = "_lakebed_op"  # in merges that keep tombstones: see Op in record_merger
+
+COMMIT_TIME = "_hoodie_commit_time"
+IS_DELETED = "_hoodie_is_deleted"
+OPERATION = "_hoodie_operation"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One source of rows; `open(rows)` starts it from the beginning and asks for batches of about that many rows."""
+
+    age: int
+    is_sorted: bool
+    open: Callable[[int], Iterator[pa.RecordBatch]]
+    is_delete: bool = False
+    is_partial: bool = False
+    instant_time: str = ""
+    row_bytes: int | None = None
+    label: str | None = None
+
+    @property
+    def is_base(self) -> bool:
+        """Age 0 is the base file: its rows are never tombstones, and its duplicates are nobody's business."""
+        return self.age == 0
+
+    @property
+    def name(self) -> str:
+        return self.label or f"run {self.age}"
+
+
+def in_fold_order(runs: Sequence[Run]) -> list[Run]:
+    """Oldest first; runs of one age keep the order in which they were given."""
+    return sorted(runs, key=lambda run: run.age)

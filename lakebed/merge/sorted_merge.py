@@ -1,0 +1,175 @@
+"""The streaming k-way merge: sorted runs in, one sorted stream of merged batches out, in bounded memory.
+
+    runs, oldest first -> sources (a window buffered in front of each) -> windows cut at the watermark
+                       -> row order -> fold of repeated keys -> batches
+
+Runs that are not sorted are sorted first, neighbours together. Memory is shared among k sources: what they buffer, and as
+much again twice over for the window at work and its output. When that leaves too little for each, the oldest logs are
+merged into one in a pass of their own; nothing is folded there, so the answer is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from lakebed.errors import CorruptTable, InvalidRequest
+from lakebed.merge.materialise import output_schema
+from lakebed.merge.record_merger import MergeRule, why_not_among_logs
+from lakebed.merge.runs import RUN_COLUMN, Run, in_fold_order
+from lakebed.merge.spill import Spill, mixed_batch, sort_runs
+from lakebed.merge.window import RunFacts
+from lakebed.merge.window_merge import WindowMerge, order_of
+from lakebed.merge.windows import Source, guess_row_bytes, windows
+
+SMALLEST_WINDOW = 256 << 10  # bytes; below this a source is read in crumbs, and a pass is cheaper
+READ_BUFFER = 10 << 20
+
+
+def sorted_merge(
+    runs: Sequence[Run],
+    rule: MergeRule,
+    schema: pa.Schema,
+    *,
+    memory: int,
+    read_buffer: int = READ_BUFFER,
+    keep_deletes: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """Merge the runs of a file group by key.
+
+    The output has the columns of `schema`, sorted by key. With `keep_deletes` (log compaction) tombstones stay, marked
+    in `_lakebed_op`, with their ordering columns; a key then comes twice only as an unconditional delete and the row
+    or tombstone that followed it. A base file alone passes through as it is.
+    """
+    ordered = in_fold_order(runs)
+    if keep_deletes:
+        reason = why_not_among_logs(ordered, rule)
+        if reason is not None and not any(run.is_base for run in ordered):
+            raise InvalidRequest(f"logs cannot be merged without their base: {reason}", hint="Compact fully instead.")
+    facts = RunFacts(ordered, rule, schema)
+    with Spill() as spill:
+        if len(ordered) == 1 and ordered[0].is_base and not keep_deletes:
+            yield from _untouched(ordered[0], facts, min(read_buffer, memory // 3))
+            return
+        sources = open_sources(ordered, facts, spill, memory=memory, read_buffer=read_buffer)
+        for source in sources:
+            source.fill()
+        merge = WindowMerge(facts, _output_schema(facts, sources, keep_deletes), keep_deletes=keep_deletes)
+        for window in windows(sources, facts):
+            yield from merge.merge(window)
+
+
+def _untouched(run: Run, facts: RunFacts, window_bytes: int) -> Iterator[pa.RecordBatch]:
+    """A base file without logs: whatever order and duplicates it has."""
+    rows = max(1, window_bytes // (run.row_bytes or guess_row_bytes(facts.schema)))
+    for batch in run.open(rows):
+        batch = facts.conform(batch, 0)
+        arrays = []
+        for wanted in facts.schema:
+            index = batch.schema.get_field_index(wanted.name)
+            arrays.append(batch.column(index) if index >= 0 else pa.nulls(batch.num_rows, wanted.type))
+        yield pa.RecordBatch.from_arrays(arrays, schema=facts.schema)
+
+
+def _output_schema(facts: RunFacts, sources: Sequence[Source], keep_deletes: bool) -> pa.Schema:
+    def find(name: str) -> pa.Field:
+        for source in sources:
+            if source.schema is not None and source.schema.get_field_index(name) >= 0:
+                return pa.field(name, source.schema.field(name).type)
+        return pa.field(name, pa.string() if name == facts.rule.key else pa.null())
+
+    rule = facts.rule
+    return output_schema(facts.schema, find(rule.key), [find(name) for name in rule.ordering], keep_deletes)
+
+
+def open_sources(
+    ordered: Sequence[Run], facts: RunFacts, spill: Spill, *, memory: int, read_buffer: int
+) -> list[Source]:
+    """A source per sorted run or sorted piece, oldest first, few enough for the memory given."""
+    if memory <= 0 or read_buffer <= 0:
+        raise InvalidRequest("memory and read_buffer must be positive numbers of bytes")
+    numbered = list(enumerate(ordered))
+    plans: list[_Plan] = []
+    sorted_bytes = 0
+    at = 0
+    while at < len(numbered):
+        number, run = numbered[at]
+        if run.is_sorted:
+            plans.append(_Plan(number, run.open, run.row_bytes, trusted=True, unique=True, name=run.name))
+            at += 1
+            continue
+        end = at  # neighbouring unsorted runs are sorted together, the base on its own: its rows are many
+        while end < len(numbered) and not numbered[end][1].is_sorted and (end == at or not run.is_base):
+            end += 1
+        names = ", ".join(run.name for _, run in numbered[at:end][:3])
+        for piece in sort_runs(
+            numbered[at:end], facts, spill, buffer_bytes=max(memory // 4, 1), keep_bytes=memory // 4 - sorted_bytes
+        ):
+            sorted_bytes += piece.nbytes
+            plans.append(_Plan(None, piece.open, piece.row_bytes, trusted=False, unique=piece.unique, name=names))
+        at = end
+    while memory // (3 * (len(plans) + 1)) < SMALLEST_WINDOW and len(plans) > 2:
+        fan_in = max(2, memory // (3 * SMALLEST_WINDOW) - 1)
+        if len(plans) <= fan_in:
+            break
+        plans = _one_pass(plans, facts, spill, fan_in, memory)
+    share = max(1, min(read_buffer, memory // (3 * (len(plans) + 1))))
+    return [plan.open_source(facts, share) for plan in plans]
+
+
+class _Plan:
+    """A source not opened yet."""
+
+    def __init__(
+        self, number: int | None, open_rows: object, row_bytes: int | None, *, trusted: bool, unique: bool, name: str
+    ) -> None:
+        self.number, self.open_rows, self.row_bytes = number, open_rows, row_bytes
+        self.trusted, self.unique, self.name = trusted, unique, name
+
+    def open_source(self, facts: RunFacts, window_bytes: int) -> Source:
+        return Source(
+            self.open_rows,  # type: ignore[arg-type]
+            facts,
+            self.number,
+            name=self.name,
+            trusted=self.trusted,
+            unique=self.unique,
+            window_bytes=window_bytes,
+            row_bytes=self.row_bytes or guess_row_bytes(facts.schema),
+        )
+
+
+def _one_pass(plans: list[_Plan], facts: RunFacts, spill: Spill, fan_in: int, memory: int) -> list[_Plan]:
+    """Merge neighbours among the logs, oldest first, into one spilled source; the base stays where it is."""
+    first = 1 if plans[0].number is not None and facts.is_base[plans[0].number] else 0
+    count = min(fan_in, len(plans) - fan_in + 1, len(plans) - first)
+    count = max(count, 2)
+    chosen = plans[first : first + count]
+    share = max(1, memory // (3 * (count + 1)))
+    sources = [plan.open_source(facts, share) for plan in chosen]
+    for source in sources:
+        source.fill()
+    fields: dict[str, pa.Field] = {}
+    for source in sources:
+        for field in source.schema or ():
+            known = fields.setdefault(field.name, pa.field(field.name, field.type))
+            if known.type != field.type and pa.types.is_null(known.type):
+                fields[field.name] = pa.field(field.name, field.type)
+            elif known.type != field.type and not pa.types.is_null(field.type):
+                raise CorruptTable(f"column {field.name} is {known.type} and {field.type}", file=chosen[0].name)
+    fields[RUN_COLUMN] = pa.field(RUN_COLUMN, pa.int32())
+    schema = pa.schema(list(fields.values()))
+    row_bytes = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal row_bytes
+        for window in windows(sources, facts):
+            batch = mixed_batch(window, order_of(window).order, schema)
+            row_bytes = max(row_bytes, batch.nbytes // max(batch.num_rows, 1))
+            for start in range(0, batch.num_rows, 4096):
+                yield batch.slice(start, 4096)
+
+    reopened = spill.write(batches())
+    merged = _Plan(None, reopened, row_bytes or None, trusted=False, unique=False, name=chosen[0].name)
+    return [*plans[:first], merged, *plans[first + count :]]

@@ -1,0 +1,148 @@
+"""What does not fit into memory: sorted pieces of unsorted runs, and runs merged in passes, as Arrow files on disk.
+
+Rows of several runs that are sorted together keep their run's number in a column, and nothing is folded on the way:
+versions of a key stay side by side in fold order. So a pass cannot change an answer, whatever the merge rule, and needs no
+notion of which rules may be applied in parts.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import StorageUnavailable
+from lakebed.merge.keys import Keys, check_keys
+from lakebed.merge.runs import RUN_COLUMN, Run
+from lakebed.merge.vectors import index_array
+from lakebed.merge.window import RunFacts, Window, concat, concat_chunks
+
+
+class Spill:
+    """A temporary folder that is made when first needed and goes with the merge."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self.files = 0
+
+    def __enter__(self) -> Spill:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Callable[[int], Iterator[pa.RecordBatch]]:
+        """Put batches of one schema away; the answer opens them again, in slices of the size asked for."""
+        try:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="lakebed-merge-"))
+            path = self._folder / f"{self.files}.arrow"
+            self.files += 1
+            writer: pa.RecordBatchStreamWriter | None = None
+            with pa.OSFile(str(path), "wb") as sink:
+                for batch in batches:
+                    if writer is None:
+                        writer = pa.ipc.new_stream(sink, batch.schema)
+                    writer.write_batch(batch)
+                if writer is not None:
+                    writer.close()
+        except OSError as error:
+            raise StorageUnavailable(f"cannot spill a merge to disk: {error}") from error
+        return lambda rows: _read(path, rows)
+
+
+def _read(path: Path, rows: int) -> Iterator[pa.RecordBatch]:
+    if path.stat().st_size == 0:
+        return
+    with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
+        for batch in reader:
+            yield from sliced(batch, rows)
+
+
+def sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    """A batch in stretches of at most so many rows."""
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+class Sorted:
+    """A sorted piece: rows of one or several neighbouring runs, in memory or on disk."""
+
+    def __init__(self, table: pa.Table, open_rows: Callable[[int], Iterator[pa.RecordBatch]], unique: bool) -> None:
+        self.row_bytes = max(1, table.nbytes // max(table.num_rows, 1))
+        self.nbytes = table.nbytes
+        self.open = open_rows
+        self.unique = unique
+
+
+def sort_runs(
+    runs: list[tuple[int, Run]], facts: RunFacts, spill: Spill, *, buffer_bytes: int, keep_bytes: int
+) -> Iterator[Sorted]:
+    """Neighbouring unsorted runs as sorted pieces, oldest rows first; past `keep_bytes` they go to disk."""
+    held: list[pa.RecordBatch] = []
+    size = kept = 0
+
+    def flush() -> Sorted:
+        nonlocal kept
+        table = _sort(held, facts)
+        held.clear()
+        unique = _is_unique(table, facts)
+        whole = pa.RecordBatch.from_arrays([concat_chunks(c) for c in table.columns], schema=table.schema)
+        if kept + table.nbytes <= keep_bytes:
+            kept += table.nbytes
+            return Sorted(table, lambda rows: sliced(whole, rows), unique)
+        return Sorted(table, spill.write(sliced(whole, 4096)), unique)
+
+    for number, run in runs:
+        rows = max(1, buffer_bytes // 4 // (run.row_bytes or 256))
+        for batch in run.open(rows):
+            if not batch.num_rows:
+                continue
+            batch = facts.conform(batch, number)
+            check_keys(batch.column(facts.rule.key), run.name)
+            own = pa.Array.from_buffers(
+                pa.int32(), batch.num_rows, [None, pa.py_buffer(np.full(batch.num_rows, number, np.int32))]
+            )
+            held.append(batch.append_column(RUN_COLUMN, own))
+            size += batch.nbytes
+            if size >= buffer_bytes:
+                yield flush()
+                size = 0
+    if held:
+        yield flush()
+
+
+def _sort(batches: list[pa.RecordBatch], facts: RunFacts) -> pa.Table:
+    """Batches of several runs as one table by (key, age, place in the run)."""
+    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
+    table = table.combine_chunks()
+    order = pc.array_sort_indices(concat_chunks(table.column(facts.rule.key)))
+    return table.take(order)
+
+
+def _is_unique(table: pa.Table, facts: RunFacts) -> bool:
+    keys = Keys(concat_chunks(table.column(facts.rule.key)))
+    if len(keys) < 2:
+        return True
+    ascends = pc.less(keys.array.slice(0, len(keys) - 1), keys.array.slice(1))
+    return bool(ascends.true_count == len(keys) - 1)
+
+
+def mixed_batch(window: Window, order: np.ndarray, schema: pa.Schema) -> pa.RecordBatch:  # type: ignore[type-arg]
+    """All rows of a window in order, with their run's number: one step of a pass."""
+    runs = window.run_numbers(order).astype(np.int32)
+    index = index_array(order)
+    arrays = []
+    for wanted in schema:
+        if wanted.name == RUN_COLUMN:
+            arrays.append(pa.Array.from_buffers(pa.int32(), len(runs), [None, pa.py_buffer(runs)]))
+        else:
+            array = concat(window.columns(wanted.name)).take(index)
+            arrays.append(array if array.type == wanted.type else array.cast(wanted.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

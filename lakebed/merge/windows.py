@@ -1,0 +1,185 @@
+"""Sources are read a window at a time and cut where all of them are known.
+
+    base   |a......f......k|............        each source has some rows buffered; the smallest of their last
+    log 1  |..b.....g..........n|.......        keys is the watermark (here k): no unread row is at or below it,
+    log 2  |....e......m|...............        so every key up to it is complete and can be merged
+                         watermark
+
+Then the source whose last key it was reads on. The loser tree keeps the sources by last buffered key, so the next
+watermark costs ceil(log2 k) comparisons; memory is what is buffered, whatever the length of the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from lakebed.merge.keys import Keys, check_ascending, check_keys
+from lakebed.merge.loser_tree import LoserTree
+from lakebed.merge.window import Piece, RunFacts, Window
+
+LONE_ROWS = 1024  # rows of one source below every other source's next key that are worth a window of their own
+_GUESSED_TEXT = 32
+_REOPEN_FACTOR = 2
+
+
+def guess_row_bytes(schema: pa.Schema) -> int:
+    """Bytes per row before any row was seen."""
+    total = 1
+    for kind in schema.types:
+        try:
+            total += max(kind.bit_width // 8, 1)
+        except ValueError:
+            total += _GUESSED_TEXT
+    return total
+
+
+class Source:
+    """A sorted stream of batches with a buffer of about `window_bytes` in front."""
+
+    def __init__(
+        self,
+        open_rows: Callable[[int], Iterator[pa.RecordBatch]],
+        facts: RunFacts,
+        number: int | None,
+        *,
+        name: str,
+        trusted: bool,
+        unique: bool,
+        window_bytes: int,
+        row_bytes: int,
+    ) -> None:
+        self.unique = unique  # no key repeats within this source
+        self._trusted = trusted  # the file says it is sorted: check that it is
+        self._facts = facts
+        self._number = number
+        self._name = name
+        self._window_bytes = window_bytes
+        self._batches = self._start(open_rows, max(1, window_bytes // max(row_bytes, 1)))
+        self._buffer: list[Piece] = []
+        self._last: bytes | None = None
+        self._exhausted = False
+        self.schema: pa.Schema | None = None  # known once the first batch is there
+
+    def _start(self, open_rows: Callable[[int], Iterator[pa.RecordBatch]], rows: int) -> Iterator[pa.RecordBatch]:
+        """Batches of about a window; if the guess was far too large, start again with a better one."""
+        batches = open_rows(rows)
+        first = next(batches, None)
+        if first is None:
+            return
+        if first.num_rows > 1 and first.nbytes > _REOPEN_FACTOR * self._window_bytes:
+            better = max(1, first.num_rows * self._window_bytes // first.nbytes)
+            if better < rows:
+                del first
+                batches = open_rows(better)
+                first = next(batches, None)
+        if first is not None:
+            yield first
+            del first
+            yield from batches
+
+    def fill(self) -> None:
+        """Read on until the buffer holds about a window, and at least one complete key."""
+        held = sum(piece.batch.nbytes for piece in self._buffer)
+        while not self._exhausted and (held < self._window_bytes // 2 or self.watermark is None):
+            batch = next(self._batches, None)
+            if batch is None:
+                self._exhausted = True
+                return
+            if not batch.num_rows:
+                continue
+            batch = self._facts.conform(batch, self._number)
+            column = batch.column(self._facts.rule.key)
+            check_keys(column, self._name)
+            keys = Keys(column)
+            if self._trusted:
+                check_ascending(keys, self._last, self._name)
+            self._last = keys[-1]
+            self.schema = self.schema or batch.schema
+            self._buffer.append(Piece(batch, keys, self._number))
+            held += batch.nbytes
+
+    @property
+    def watermark(self) -> bytes | None:
+        """The last key known to be complete; None when everything left is buffered (or nothing is complete yet)."""
+        if self._exhausted or not self._buffer:
+            return None
+        if self.unique:
+            return self._last
+        assert self._last is not None
+        for piece in reversed(self._buffer):  # the last key may go on in the next batch
+            below = piece.keys.count_below(self._last)
+            if below:
+                return piece.keys[below - 1]
+        return None
+
+    @property
+    def next_key(self) -> bytes | None:
+        return self._buffer[0].keys[0] if self._buffer else None
+
+    def cut(self, bound: bytes | None, *, below: bool = False) -> list[Piece]:
+        """Take the buffered rows up to `bound` (None: all of them), or only those below it."""
+        if bound is None:
+            taken, self._buffer = self._buffer, []
+            return taken
+        taken = []
+        while self._buffer:
+            piece = self._buffer[0]
+            rows = piece.keys.count_below(bound) if below else piece.keys.count_up_to(bound)
+            if rows == piece.batch.num_rows:
+                taken.append(self._buffer.pop(0))
+                continue
+            if rows:
+                taken.append(_part(piece, 0, rows))
+                self._buffer[0] = _part(piece, rows, piece.batch.num_rows - rows)
+            break
+        return taken
+
+    def count_below(self, bound: bytes) -> int:
+        """How many buffered rows lie below a key."""
+        return sum(piece.keys.count_below(bound) for piece in self._buffer)
+
+
+def _part(piece: Piece, start: int, rows: int) -> Piece:
+    batch = piece.batch.slice(start, rows)
+    return Piece(batch, Keys(piece.keys.array.slice(start, rows)), piece.number)
+
+
+def windows(sources: Sequence[Source], facts: RunFacts) -> Iterator[Window]:
+    """Windows in key order; every key lies in exactly one of them."""
+    if not sources:
+        return
+    for source in sources:
+        source.fill()
+    tree = LoserTree([source.watermark for source in sources])
+    unique = [source.unique for source in sources]
+    while True:
+        bound = tree.key
+        yield from _lone_ranges(sources, facts, bound)
+        cuts = [source.cut(bound) for source in sources]
+        if any(cuts):
+            yield Window(cuts, unique, facts)
+        if bound is None:
+            return
+        reader = sources[tree.winner]
+        reader.fill()
+        tree.advance(reader.watermark)
+
+
+def _lone_ranges(sources: Sequence[Source], facts: RunFacts, bound: bytes | None) -> Iterator[Window]:
+    """Long stretches in which only one source has rows come out as windows of one source, which nobody compares."""
+    while True:
+        heads = [(key, number) for number, source in enumerate(sources) if (key := source.next_key) is not None]
+        if not heads:
+            return
+        _, lone = min(heads)
+        others = [key for key, number in heads if number != lone]
+        limit = min(others) if others else None
+        if limit is None or (bound is not None and limit > bound):
+            return  # the whole window belongs to one source, or nothing follows: the ordinary cut does it
+        if sources[lone].count_below(limit) < LONE_ROWS:
+            return
+        cuts: list[list[Piece]] = [[] for _ in sources]
+        cuts[lone] = sources[lone].cut(limit, below=True)
+        yield Window(cuts, [source.unique for source in sources], facts)

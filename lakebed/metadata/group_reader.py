@@ -1,0 +1,111 @@
+"""One file slice of the metadata table, read by key: the base HFile and the log blocks over it, folded per key.
+
+A slice is a stack of layers, oldest first: entries (an HFile, on its own or inside a log block) or keys that a delete
+block removed. A look-up asks every layer and folds the answers with `merge_records`; no layer is read as a whole
+unless a prefix or all keys are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakebed.datafile.log_file import hfile_reader, open_log_file, read_block
+from lakebed.datafile.log_scan import scan_slice
+from lakebed.errors import CorruptTable, UnsupportedFormat
+from lakebed.format.avro import load_schema
+from lakebed.format.hfile import HFileReader
+from lakebed.format.log_block import BlockKind, LogBlock
+from lakebed.format.metadata_payload import decode_record
+from lakebed.format.metadata_records import MetadataRecord, merge_records
+from lakebed.model.files import FileSlice
+from lakebed.runner import Runner
+from lakebed.storage.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """Records of a base file or of a log block."""
+
+    reader: HFileReader
+    schema: Any
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Deletes:
+    """Keys that a delete block removed."""
+
+    keys: frozenset[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReader:
+    """The newest slice of one file group, opened once and asked many times."""
+
+    layers: tuple[_Entries | _Deletes, ...]
+
+    @classmethod
+    def open(
+        cls, storage: Storage, piece: FileSlice, is_committed: Callable[[str], bool], runner: Runner
+    ) -> GroupReader:
+        """Open what counts of a slice. A log of a committed write that is damaged is an error, not a gap."""
+        base = piece.base_file
+        scanned = runner.map(lambda log: open_log_file(storage, log), piece.log_files, label="open logs")
+        scan = scan_slice(scanned, is_committed, base_instant_time=base.instant_time if base else None)
+        blocks = [run.block for run in scan.require_intact().runs]
+        layers = list(runner.map(lambda block: _layer(storage, block), blocks, label="open logs"))
+        if base is not None:
+            reader = HFileReader(_ranged(storage, base.path), base.size, base.path)
+            layers.insert(0, _entries(reader, None, base.path))
+        return cls(tuple(layers))
+
+    def lookup(self, keys: Sequence[bytes]) -> dict[bytes, MetadataRecord]:
+        """The records of those of the keys that are there."""
+        ordered = sorted(keys)
+        return self._fold(lambda reader: reader.get_many(ordered).items())
+
+    def prefix(self, prefix: bytes) -> dict[bytes, MetadataRecord]:
+        """All records whose key starts with the prefix."""
+        return self._fold(lambda reader: reader.prefix(prefix))
+
+    def _fold(self, ask: Callable[[HFileReader], Iterable[tuple[bytes, bytes]]]) -> dict[bytes, MetadataRecord]:
+        found: dict[bytes, MetadataRecord] = {}
+        for layer in self.layers:
+            if isinstance(layer, _Deletes):
+                for key in layer.keys & found.keys():
+                    del found[key]
+                continue
+            for key, value in ask(layer.reader):
+                merged = merge_records(found.get(key), decode_record(key, value, layer.schema, layer.file))
+                if merged is None:
+                    found.pop(key, None)
+                else:
+                    found[key] = merged
+        return found
+
+
+def _layer(storage: Storage, block: LogBlock) -> _Entries | _Deletes:
+    """What a log block adds to the stack."""
+    if block.kind is BlockKind.HFILE_DATA:
+        return _entries(hfile_reader(storage, block), block.schema_json, block.file)
+    if block.kind is BlockKind.DELETE:
+        batches = read_block(storage, block)
+        return _Deletes(
+            frozenset(key.encode() for batch in batches for key in batch.column(0).to_pylist() if key is not None)
+        )
+    raise UnsupportedFormat(
+        f"a log of the metadata table holds a block of kind {block.kind.name}", file=block.file, offset=block.offset
+    )
+
+
+def _entries(reader: HFileReader, schema_json: str | None, file: str) -> _Entries:
+    schema = schema_json if schema_json is not None else reader.file_info.get(b"schema")
+    if schema is None:
+        raise CorruptTable("no schema lies beside the records", file=file)
+    return _Entries(reader, load_schema(schema, file), file)
+
+
+def _ranged(storage: Storage, path: str) -> Callable[[int, int], bytes]:
+    return lambda offset, length: storage.read_ranges(path, [(offset, length)])[0]

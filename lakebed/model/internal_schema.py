@@ -1,0 +1,221 @@
+"""Schema on read: columns that keep an id through renames, drops and type changes.
+
+Hudi stores every version of such a schema as JSON, in the commit's `latest_schema` and, all versions together, in
+`.hoodie/.schema/*.schemacommit`:
+
+    {"schemas": [{"max_column_id": 11, "version_id": <begin>, "type": "record",
+                  "fields": [{"id": 7, "name": "v", "optional": true, "type": "long"}, ...]}, ...]}
+
+    nested types   {"type": "record", "fields": [...]}
+                   {"type": "array", "element_id": 9, "element": T, "element_optional": true}
+                   {"type": "map", "key_id": 10, "key": T, "value_id": 11, "value": T, "value_optional": true}
+
+A file was written under the newest version that is not younger than its begin time. Its columns are matched with the
+reader's by id, which `renames` turns into what `schema_evolution.resolve` wants: the old name of each field, or none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.errors import CorruptTable, UnsupportedFormat
+
+_PRIMITIVES: Mapping[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "time_millis": pa.time32("ms"),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_millis": pa.timestamp("ms", "UTC"),
+    "local_timestamp_micros": pa.timestamp("us"),
+    "local_timestamp_millis": pa.timestamp("ms"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "uuid": pa.string(),
+}
+_FIXED = re.compile(r"fixed\[(\d{1,9})\]")
+_DECIMAL = re.compile(r"decimal(?:_fixed|_bytes)?\((\d{1,3}),\s*(\d{1,3})\)(?:\[\d+\])?")
+_MAX_DEPTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class IdField:
+    """A field with its id. Lists and maps have theirs too, under the names `element`, `key` and `value`."""
+
+    id: int
+    name: str
+    optional: bool
+    type: pa.DataType
+    children: tuple[IdField, ...] = ()
+
+    @property
+    def arrow(self) -> pa.Field:
+        return pa.field(self.name, self.type, self.optional)
+
+
+@dataclass(frozen=True, slots=True)
+class InternalSchema:
+    """One version of a table's schema. `version` is the begin time of the change, 0 for the schema before any."""
+
+    version: int
+    max_column_id: int
+    fields: tuple[IdField, ...]
+
+    @property
+    def arrow(self) -> pa.Schema:
+        return pa.schema([field.arrow for field in self.fields])
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """Every dotted path and its id."""
+        return {path: field.id for path, field in _walk(self.fields, "")}
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaHistory:
+    """All versions of a table's schema, oldest first."""
+
+    versions: tuple[InternalSchema, ...]
+
+    @property
+    def latest(self) -> InternalSchema:
+        return self.versions[-1]
+
+    def at(self, instant_time: str) -> InternalSchema | None:
+        """The schema under which a file of that begin time was written; None before the history begins."""
+        if not instant_time.isdigit():
+            return None
+        begin = int(instant_time)
+        return next((schema for schema in reversed(self.versions) if schema.version <= begin), None)
+
+
+def renames(file_schema: InternalSchema, reader: InternalSchema) -> dict[str, str | None]:
+    """For every field of the reader whose name in the file differs: that name, or None where the file has no such id.
+
+    Paths are the reader's, dotted. A column that was dropped and added again under its old name has a new id, and so
+    is absent from older files although they hold a column of that name.
+    """
+    out: dict[str, str | None] = {}
+    _match(file_schema.fields, reader.fields, "", out)
+    return out
+
+
+def _match(before: Sequence[IdField], now: Sequence[IdField], path: str, out: dict[str, str | None]) -> None:
+    by_id = {field.id: field for field in before}
+    for field in now:
+        old = by_id.get(field.id)
+        if old is None:
+            out[path + field.name] = None
+            continue
+        if old.name != field.name:
+            out[path + field.name] = old.name
+        _match(old.children, field.children, f"{path}{field.name}.", out)
+
+
+def _walk(fields: Sequence[IdField], path: str) -> Iterator[tuple[str, IdField]]:
+    for field in fields:
+        yield path + field.name, field
+        yield from _walk(field.children, f"{path}{field.name}.")
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def parse_internal_schema(data: str | bytes, *, file: str | None = None) -> InternalSchema:
+    """The JSON of one version (`latest_schema`)."""
+    return _schema(_load(data, file), file)
+
+
+def parse_schema_history(data: str | bytes, *, file: str | None = None) -> SchemaHistory:
+    """The JSON of a `.schemacommit`: all versions, newest first on storage."""
+    loaded = _load(data, file)
+    entries = loaded.get("schemas")
+    if not isinstance(entries, list) or not entries:
+        raise CorruptTable("a schema history without schemas", file=file)
+    return SchemaHistory(tuple(sorted((_schema(entry, file) for entry in entries), key=lambda schema: schema.version)))
+
+
+def _load(data: str | bytes, file: str | None) -> Mapping[str, Any]:
+    try:
+        loaded = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptTable(f"a stored schema is not JSON: {error}", file=file) from error
+    if not isinstance(loaded, Mapping):
+        raise CorruptTable("a stored schema is not a JSON object", file=file)
+    return loaded
+
+
+def _schema(entry: Any, file: str | None) -> InternalSchema:
+    if not isinstance(entry, Mapping):
+        raise CorruptTable("a stored schema is not a JSON object", file=file)
+    fields = _Parser(file).fields(entry, 0)
+    version = _whole(entry, "version_id", file, default=0)
+    return InternalSchema(version, _whole(entry, "max_column_id", file, default=-1), fields)
+
+
+def _whole(entry: Mapping[str, Any], name: str, file: str | None, default: int | None = None) -> int:
+    value = entry.get(name, entry.get(name.replace("_id", "-id"), default))  # before 1.0 ids were spelt with a dash
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise CorruptTable(f"a stored schema has {name} = {value!r}", file=file)
+    return value
+
+
+class _Parser:
+    def __init__(self, file: str | None) -> None:
+        self._file = file
+
+    def fields(self, record: Mapping[str, Any], depth: int) -> tuple[IdField, ...]:
+        raw = record.get("fields")
+        if not isinstance(raw, list):
+            raise CorruptTable("a record of a stored schema has no fields", file=self._file)
+        return tuple(self._field(item, depth) for item in raw)
+
+    def _field(self, item: Any, depth: int) -> IdField:
+        if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
+            raise CorruptTable("a field of a stored schema has no name", file=self._file)
+        optional = item.get("optional", True) is not False
+        return self._typed(_whole(item, "id", self._file), item["name"], optional, item.get("type"), depth + 1)
+
+    def _typed(self, field_id: int, name: str, optional: bool, raw: Any, depth: int) -> IdField:
+        if depth > _MAX_DEPTH:
+            raise CorruptTable(f"a stored schema is nested deeper than {_MAX_DEPTH}", file=self._file)
+        if isinstance(raw, str):
+            return IdField(field_id, name, optional, self._primitive(raw.lower()))
+        if not isinstance(raw, Mapping):
+            raise CorruptTable(f"the field {name!r} of a stored schema has no type", file=self._file)
+        kind = raw.get("type")
+        if kind == "record":
+            children = self.fields(raw, depth)
+            return IdField(field_id, name, optional, pa.struct([child.arrow for child in children]), children)
+        if kind == "array":
+            element = self._child(raw, "element", raw.get("element_optional", True) is not False, depth)
+            return IdField(field_id, name, optional, pa.list_(element.arrow), (element,))
+        if kind == "map":
+            key = self._child(raw, "key", False, depth)
+            value = self._child(raw, "value", raw.get("value_optional", True) is not False, depth)
+            return IdField(field_id, name, optional, pa.map_(key.type, value.arrow), (key, value))
+        raise CorruptTable(f"the field {name!r} of a stored schema has the type {kind!r}", file=self._file)
+
+    def _child(self, raw: Mapping[str, Any], name: str, optional: bool, depth: int) -> IdField:
+        return self._typed(_whole(raw, f"{name}_id", self._file), name, optional, raw.get(name), depth + 1)
+
+    def _primitive(self, text: str) -> pa.DataType:
+        if text in _PRIMITIVES:
+            return _PRIMITIVES[text]
+        fixed = _FIXED.fullmatch(text)
+        if fixed and int(fixed[1]) > 0:
+            return pa.binary(int(fixed[1]))
+        decimal = _DECIMAL.fullmatch(text)
+        if decimal and 1 <= int(decimal[1]) <= 38 and int(decimal[2]) <= int(decimal[1]):
+            return pa.decimal128(int(decimal[1]), int(decimal[2]))
+        raise UnsupportedFormat(f"a stored schema has the type {text!r}", file=self._file)

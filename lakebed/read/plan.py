@@ -1,0 +1,224 @@
+"""Planning a read: query and time -> which slices, and why not the others.
+
+    timeline ──► view (slices at a completion time) ──► pruning (partitions, buckets, time) ──► splits
+
+A plan is a value: it can be explained, counted or executed, and says what it left out. Times are resolved here once:
+`as_of(instant)` is everything completed by that instant's completion, `as_of(time)` everything completed by that time;
+an incremental range is (start, end] in completion times and answers with the merged state at its end.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import pyarrow as pa
+
+from lakebed.config.options import ReadOptions
+from lakebed.errors import InvalidRequest
+from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit, TableShape
+from lakebed.metadata.metadata_table import MetadataTable
+from lakebed.model.files import FileSlice
+from lakebed.model.instant import Action
+from lakebed.model.predicate import Predicate
+from lakebed.timeline.clock import comparable, to_instant_time
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.view.file_system_view import FileLister, FileSystemView, StorageLister
+from lakebed.view.pruning import PruneReport, prune_buckets, prune_partitions
+
+FILES_PARTITION = "files"
+
+
+class Query(StrEnum):
+    """What a scan asks of the table."""
+
+    SNAPSHOT = "snapshot"
+    READ_OPTIMIZED = "read_optimized"
+    INCREMENTAL = "incremental"
+
+
+def query_named(name: str) -> Query:
+    """The query of that name; Hudi's spellings are accepted."""
+    try:
+        return Query(name.replace("-", "_").lower())
+    except ValueError:
+        known = ", ".join(f'"{query}"' for query in (Query.SNAPSHOT, Query.READ_OPTIMIZED))
+        raise InvalidRequest(f"there is no query {name!r}", hint=f"Use one of {known}, or t.incremental().") from None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """What counts: everything completed by `at` (None: now); with `start`, only rows committed after it."""
+
+    at: str | None = None
+    start: str | None = None
+    commits: frozenset[str] | None = None
+    """Begin times of the writes in (start, at], by which rows of an incremental query are chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which slices are read and how; what was left out and why."""
+
+    reader: FileGroupReader
+    splits: tuple[ReadSplit, ...]
+    query: Query
+    time: TimeRange
+    listing: str
+    report: PruneReport
+    schema: pa.Schema
+    slices_found: int = 0
+    notes: tuple[str, ...] = field(default=())
+
+    def explain(self) -> str:
+        """The plan in words, one fact a line."""
+        shape = self.reader.shape
+        when = f"as of completion time {self.time.at}" if self.time.at else "now"
+        if self.query is Query.INCREMENTAL:
+            when = f"rows committed in ({self.time.start}, {self.time.at or 'now'}]"
+        logs = sum(len(split.slice.log_files) for split in self.splits)
+        bases = sum(split.slice.base_file is not None for split in self.splits)
+        lines = [
+            f"{self.query} query, {when}",
+            f"listing: {self.listing}",
+            *self.report.lines(),
+            f"reads {len(self.splits)} of {self.slices_found} slices: {bases} base files, {logs} log files, "
+            f"{sum(split.slice.size for split in self.splits)} bytes",
+            f"columns: {len(self.schema)} of {len(shape.schema)}",
+            *self.reader.describe(self.splits),
+            *self.notes,
+        ]
+        return "\n".join(lines)
+
+
+def resolve_as_of(client: MetaClient, time: str | dt.datetime | dt.date | None) -> TimeRange:
+    """The completion time that a point in time stands for; refused where a clean has removed the files."""
+    if time is None:
+        return TimeRange()
+    at = client.resolve_time(time)
+    earliest = client.earliest_retained()
+    if earliest is not None:
+        completed = client.completion_time(earliest) or earliest
+        if comparable(at) < comparable(completed):
+            raise InvalidRequest(
+                f"the table as of {time} is no longer there: older file versions were cleaned",
+                hint=f"The earliest instant that can be read is {earliest} (completed {completed}).",
+            )
+    _check_not_before_first(client, time, at)
+    return TimeRange(at=at)
+
+
+def _check_not_before_first(client: MetaClient, time: object, at: str) -> None:
+    """A time before the first commit is refused: an empty answer would hide a mistyped year."""
+    first = min((i.completion_time for i in client.completed_writes() if i.completion_time), default=None)
+    if first is None or comparable(at) >= comparable(first):
+        return
+    archived = client.history.timeline().writes.in_completion_order()
+    if archived and archived[0].completion_time:
+        first = min(first, archived[0].completion_time)
+    if comparable(at) < comparable(first):
+        instant = next(i for i in client.full_timeline.in_completion_order() if i.completion_time == first)
+        raise InvalidRequest(
+            f"the table had no commit yet as of {time}",
+            hint=f"The earliest instant that can be read is {instant.requested_time} (completed {first}).",
+        )
+
+
+def resolve_range(
+    client: MetaClient, start: str | dt.datetime | dt.date | None, end: str | dt.datetime | dt.date | None
+) -> TimeRange:
+    """A range of completion times, start exclusive, end inclusive, with the writes that completed in it."""
+    if start is None:
+        raise InvalidRequest("an incremental query needs a start", hint="Use a completion time, or 0 for everything.")
+    after = _range_end(client, start)
+    until = None if end is None else _range_end(client, end)
+    if until is not None and comparable(until) < comparable(after):
+        raise InvalidRequest(f"the range ends ({end}) before it starts ({start})")
+    writes = client.full_timeline.of_actions(Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
+    chosen = writes.completed_within(after, until)
+    return TimeRange(at=until, start=after, commits=frozenset(i.requested_time for i in chosen))
+
+
+def _range_end(client: MetaClient, value: str | dt.datetime | dt.date) -> str:
+    if isinstance(value, str) and value.strip("0") == "":
+        return "0" * 17
+    return to_instant_time(value, client.config.timezone)
+
+
+def plan_read(
+    client: MetaClient,
+    shape: TableShape,
+    query: Query,
+    time: TimeRange,
+    columns: Sequence[str] | None,
+    predicate: Predicate | None,
+    options: ReadOptions,
+) -> Plan:
+    """The slices that a query must read."""
+    schema = output_schema(shape.schema, columns)
+    lister, listing = choose_lister(client, options)
+    view = FileSystemView.of(client, lister)
+    report = PruneReport()
+    partitions = view.partitions()
+    if predicate is not None and options.data_skipping:
+        partitions = prune_partitions(partitions, predicate, client.config, shape.schema, report)
+    slices_at = view.read_optimized_slices if query is Query.READ_OPTIMIZED else view.slices
+    found: list[FileSlice] = []
+    for partition in partitions:
+        found.extend(slices_at(partition, time.at))
+    total = len(found)
+    if predicate is not None and options.data_skipping:
+        found = list(prune_buckets(found, predicate, client.config, report))
+    if time.start is not None:
+        found = _touched_after(client, found, time.start, report)
+    reader = FileGroupReader(
+        storage=client.storage,
+        shape=shape,
+        options=options,
+        schema=schema,
+        predicate=predicate,
+        commits=time.commits,
+    )
+    splits = tuple(ReadSplit(piece) for piece in found)
+    return Plan(reader, splits, query, time, listing, report, schema, total)
+
+
+def output_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    """The asked columns in the asked order."""
+    if columns is None:
+        return schema
+    fields = []
+    for name in columns:
+        index = schema.get_field_index(name)
+        if index < 0:
+            near = difflib.get_close_matches(name, schema.names, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"The columns are: {', '.join(schema.names)}."
+            raise InvalidRequest(f"the table has no column {name!r}", hint=hint)
+        fields.append(schema.field(index))
+    repeated = {name for name in columns if list(columns).count(name) > 1}
+    if repeated:
+        raise InvalidRequest(f"columns asked for twice: {', '.join(sorted(repeated))}")
+    return pa.schema(fields)
+
+
+def choose_lister(client: MetaClient, options: ReadOptions) -> tuple[FileLister | None, str]:
+    """The metadata table's `files` partition when the table keeps one, else listings of its folders."""
+    if options.use_metadata_table and FILES_PARTITION in client.config.metadata_partitions:
+        return MetadataTable.open(client), "metadata table (files partition)"
+    return StorageLister(client.storage), "storage folders"
+
+
+def _touched_after(client: MetaClient, slices: list[FileSlice], start: str, report: PruneReport) -> list[FileSlice]:
+    """Slices with a file that completed after `start`: no other can hold a row committed after it."""
+    kept = []
+    for piece in slices:
+        files = [*([piece.base_file] if piece.base_file else []), *piece.log_files]
+        times = (client.completion_time(file.instant_time) for file in files)
+        if any(time is not None and comparable(time) > comparable(start) for time in times):
+            kept.append(piece)
+        else:
+            report.slice("unchanged in the range", piece)
+    return kept

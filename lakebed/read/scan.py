@@ -1,0 +1,152 @@
+"""A scan: what to read, as a frozen value, and the ways to get its rows out.
+
+Every method that narrows a scan returns a new one; nothing is read before `to_batches`, `to_arrow`, `count` or
+`explain` is called. Files are planned anew each time, so a kept scan of "now" sees what is committed later, while a
+scan with a fixed time keeps its answer.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.config.options import ReadOptions
+from lakebed.errors import InvalidRequest
+from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit
+from lakebed.model.predicate import Predicate, parse_predicate
+from lakebed.read.plan import Plan, Query, TimeRange, plan_read, resolve_as_of, resolve_range
+from lakebed.read.shape import table_shape
+from lakebed.read.stream import stream_batches
+from lakebed.runner import LocalRunner, Runner
+from lakebed.timeline.meta_client import MetaClient
+
+Time = str | dt.datetime | dt.date
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Rows of a table at a time; see `Table.scan` and `Table.incremental` for how to get one."""
+
+    client: MetaClient
+    query: Query = Query.SNAPSHOT
+    columns: tuple[str, ...] | None = None
+    where: str | Predicate | None = None
+    as_of_time: Time | None = None
+    start: Time | None = None
+    end: Time | None = None
+    limit_rows: int | None = None
+    options: ReadOptions = field(default_factory=ReadOptions)
+    runner: Runner = field(default_factory=LocalRunner)
+
+    # ------------------------------------------------------------------ narrowing, each a new scan
+    def select(self, *columns: str) -> Scan:
+        """The same scan with only these columns, in this order."""
+        return replace(self, columns=tuple(columns))
+
+    def filter(self, where: str | Predicate) -> Scan:
+        """The same scan with one more condition."""
+        if self.where is None:
+            return replace(self, where=where)
+        both = f"({_text(self.where)}) AND ({_text(where)})"
+        return replace(self, where=both)
+
+    def as_of(self, time: Time) -> Scan:
+        """The same scan of the table as it was at a time or instant."""
+        return replace(self, as_of_time=time)
+
+    def limit(self, rows: int) -> Scan:
+        """The same scan, ended after so many rows."""
+        return replace(self, limit_rows=rows)
+
+    # ------------------------------------------------------------------ getting the rows
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return self.plan().schema
+
+    def plan(self) -> Plan:
+        """Which files will be read, and why the others will not."""
+        if self.limit_rows is not None and self.limit_rows < 0:
+            raise InvalidRequest(f"limit must not be negative, it is {self.limit_rows}")
+        time = self._time_range()
+        shape = table_shape(self.client, time.at)
+        predicate = self.where
+        if isinstance(predicate, str):
+            predicate = parse_predicate(predicate, shape.schema)
+        return plan_read(self.client, shape, self.query, time, self.columns, predicate, self.options)
+
+    def _time_range(self) -> TimeRange:
+        if self.query is Query.INCREMENTAL:
+            return resolve_range(self.client, self.start, self.end)
+        return resolve_as_of(self.client, self.as_of_time)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as a stream of Arrow batches, with memory bounded by the options."""
+        plan = self.plan()
+        left = self.limit_rows
+        if left == 0:
+            return
+        threads = min(self.options.threads or os.cpu_count() or 1, max(1, len(plan.splits)))
+        reader = plan.reader.with_share(threads)
+        for batch in stream_batches(reader.read, plan.splits, threads):
+            if left is not None:
+                batch = batch.slice(0, left)
+                left -= batch.num_rows
+            yield batch
+            if left == 0:
+                return
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as an Arrow stream reader, for DuckDB, polars and others that pull."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as one Arrow table."""
+        return pa.Table.from_batches(list(self.to_batches()), schema=self.schema)
+
+    def to_pandas(self, **kwargs: Any) -> Any:
+        """All rows as a pandas frame."""
+        return self.to_arrow().to_pandas(**kwargs)
+
+    def to_polars(self) -> Any:
+        """All rows as a polars frame."""
+        try:
+            import polars
+        except ImportError as error:
+            raise InvalidRequest("polars is not installed", hint="Install it with: pip install polars.") from error
+        return polars.from_arrow(self.to_arrow())
+
+    def count(self) -> int:
+        """How many rows there are; slices without logs and filters are counted from their footers."""
+        if self.limit_rows is not None:
+            return sum(batch.num_rows for batch in self.to_batches())
+        plan = replace(self, columns=()).plan()
+        tasks = [_Count(plan.reader, split) for split in plan.splits]
+        return sum(self.runner.map(_Count.run, tasks, label="count"))
+
+    def explain(self) -> str:
+        """The plan in words: what is read, what was pruned and why, and how slices are merged."""
+        return self.plan().explain()
+
+
+def _text(where: str | Predicate) -> str:
+    return where if isinstance(where, str) else where.to_sql()
+
+
+@dataclass(frozen=True, slots=True)
+class _Count:
+    reader: FileGroupReader
+    split: ReadSplit
+
+    def run(self) -> int:
+        return self.reader.count(self.split)
+
+

@@ -1,0 +1,79 @@
+"""From a table's settings and timeline to what a file-group reader must know: schema, merge rule, layout.
+
+The schema is that of the newest completed write by the asked time that carries one; a table with schema-on-read also
+brings its history, by which old files are matched by field id instead of by name.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lakebed.config.options import TableConfig
+from lakebed.merge.file_group_reader import TableShape
+from lakebed.merge.record_merger import MergeMode, MergeRule, PartialUpdateMode
+from lakebed.model.internal_schema import SchemaHistory, parse_schema_history
+from lakebed.model.schema import (
+    OPERATION,
+    RECORD_KEY,
+    avro_to_arrow,
+    column_defaults,
+    with_meta_fields,
+    without_meta_fields,
+)
+from lakebed.timeline.meta_client import MetaClient
+
+PLAIN_KEYS = frozenset({"SIMPLE", "NON_PARTITION", "TIMESTAMP"})
+ALLOW_OPERATION_FIELD = "hoodie.allow.operation.metadata.field"
+
+
+def table_shape(client: MetaClient, at: str | None = None) -> TableShape:
+    """What readers must know of the table as it was at completion time `at`, or is now."""
+    config = client.config
+    history = _schema_history(client)
+    text = client.schema_json(at)
+    if history is not None and at is None:
+        stored = history.latest.arrow
+    elif text is not None:
+        stored = avro_to_arrow(text)
+    else:
+        stored = pa.schema([])
+    own = without_meta_fields(stored)
+    has_operation = OPERATION in stored.names or config.properties.get(ALLOW_OPERATION_FIELD) == "true"
+    schema = with_meta_fields(own, operation=has_operation) if config.populate_meta_fields else own
+    return TableShape(
+        schema=schema.remove_metadata(),
+        rule=merge_rule(config, own, column_defaults(text) if text else {}),
+        layout=config.layout,
+        key_column=key_column(config, own),
+        history=history,
+    )
+
+
+def key_column(config: TableConfig, schema: pa.Schema) -> str | None:
+    """The one text column whose value is the record key as it stands; composite keys have none."""
+    if len(config.key_fields) != 1 or config.keygen_type not in PLAIN_KEYS:
+        return None
+    name = config.key_fields[0]
+    index = schema.get_field_index(name)
+    return name if index >= 0 and pa.types.is_string(schema.field(index).type) else None
+
+
+def merge_rule(config: TableConfig, schema: pa.Schema, defaults: dict[str, object]) -> MergeRule:
+    """The table's rule for rows of one key. Without meta fields the key is taken from the user's column."""
+    key = RECORD_KEY if config.populate_meta_fields else key_column(config, schema)
+    return MergeRule(
+        key=key or RECORD_KEY,
+        mode=MergeMode(config.merge_mode),
+        ordering=tuple(config.ordering_fields),
+        delete_field=config.delete_field,
+        delete_marker=config.delete_marker,
+        partial_update=PartialUpdateMode(config.partial_update_mode) if config.partial_update_mode else None,
+        unavailable_value=config.unavailable_value,
+        merger=config.merge_strategy_id,
+        column_defaults=defaults,
+    )
+
+
+def _schema_history(client: MetaClient) -> SchemaHistory | None:
+    text = client.schema_history()
+    return parse_schema_history(text) if text else None

@@ -1,0 +1,110 @@
+"""Where the work on many files runs: a function mapped over tasks, nothing more.
+
+Reading splits, writing files and running table services are all "the same small function over a list of picklable
+tasks", so this is the whole seam between lakebed and an engine: threads here, Spark executors in `spark/`. Threads are
+enough in one process because the work is storage requests and Arrow kernels, both of which leave the interpreter lock.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sized
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Event
+from typing import Protocol, TypeVar, runtime_checkable
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+_MOST_THREADS = 32
+
+
+class Progress(Protocol):
+    """Told after each task that its caller has received the result of; called from the thread of that caller."""
+
+    def advance(self, label: str, done: int, total: int | None) -> None:
+        """`done` tasks of `total` are through; `total` is None when the tasks are a stream."""
+        ...
+
+
+@runtime_checkable
+class Runner(Protocol):
+    """Runs tasks somewhere."""
+
+    def map(self, fn: Callable[[_T], _R], tasks: Iterable[_T], *, label: str) -> Iterator[_R]:
+        """The results in task order. A task that raises cancels the rest, and its exception is raised as it is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SerialRunner:
+    """One task after the other in the calling thread: the simplest runner, and the one that debuggers like."""
+
+    progress: Progress | None = None
+
+    def map(self, fn: Callable[[_T], _R], tasks: Iterable[_T], *, label: str) -> Iterator[_R]:
+        total = len(tasks) if isinstance(tasks, Sized) else None
+        for done, task in enumerate(tasks, 1):
+            result = fn(task)
+            _advance(self.progress, label, done, total)
+            yield result
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRunner:
+    """Threads of this process.
+
+    At most `in_flight` tasks are running or waiting to be taken over, so results of a slow consumer do not pile up.
+    Each `map` has its own threads: a task may itself map without waiting for a thread that waits for it.
+    """
+
+    threads: int | None = None
+    in_flight: int | None = None
+    progress: Progress | None = None
+
+    def map(self, fn: Callable[[_T], _R], tasks: Iterable[_T], *, label: str) -> Iterator[_R]:
+        total = len(tasks) if isinstance(tasks, Sized) else None
+        threads = self.threads or min(_MOST_THREADS, (os.cpu_count() or 1) + 4)
+        if total is not None:
+            threads = min(threads, total)
+        if threads <= 1:
+            yield from SerialRunner(self.progress).map(fn, tasks, label=label)
+            return
+        window = max(self.in_flight or 2 * threads, 1)
+        failed = Event()
+
+        def run(task: _T) -> _R:
+            if failed.is_set():
+                raise CancelledError  # tasks start in order, so the failed one comes first and nobody sees this
+            try:
+                return fn(task)
+            except BaseException:
+                failed.set()
+                raise
+
+        pool = ThreadPoolExecutor(threads, thread_name_prefix=f"lakebed-{label}")
+        waiting: deque[Future[_R]] = deque()
+        source = iter(tasks)
+        done = 0
+        try:
+            while True:
+                while len(waiting) < window and not failed.is_set():
+                    try:
+                        task = next(source)
+                    except StopIteration:
+                        break
+                    waiting.append(pool.submit(run, task))
+                if not waiting:
+                    return
+                result = waiting.popleft().result()
+                done += 1
+                _advance(self.progress, label, done, total)
+                yield result
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _advance(progress: Progress | None, label: str, done: int, total: int | None) -> None:
+    if progress is not None:
+        progress.advance(label, done, total)

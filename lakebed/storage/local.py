@@ -1,0 +1,325 @@
+# Paths stay strings here, so that a large listing costs no object per name.
+# ruff: noqa: PTH100, PTH104, PTH108, PTH112, PTH120
+"""Tables on a local disk, with the two guarantees a plain file system does not give by itself.
+
+A name must appear once and whole: every write goes to a temporary first, is flushed to disk, and takes its final name
+by `link` (create: the kernel refuses a taken name) or `rename` (replace); then the folder is flushed, so that the name
+survives a power cut. `compare_and_swap` holds a `flock` for the moment between looking and replacing.
+
+Nothing outside the base folder is touched: a symbolic link below it is an error, not a detour. Hadoop keeps checksums
+in `.name.crc` side files and refuses a file that does not match its own, so a write removes the side file first: a
+file without one is fine at every moment in between.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat as stat_bits
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import xxhash
+
+from lakebed.errors import CorruptTable
+from lakebed.storage.posix import (
+    CREATE_FLAGS,
+    LOCK_FLAGS,
+    READ_FLAGS,
+    link_if_absent,
+    make_folder,
+    os_errors,
+    pread,
+    require_file,
+    same_file,
+    side_file,
+    symlink_error,
+    sync_folder,
+    write_all,
+)
+from lakebed.storage.storage import FileInfo, OutputFile, check_range, checked_file, checked_folder, joined
+
+TEMP_DIR = ".hoodie/.temp"
+"""Where Hudi keeps its own short-lived files; its readers and ours never look there for data."""
+BARE_TEMP_DIR = ".temp"
+"""Used where the base folder is no table (yet): writing a data file must not make it look like one."""
+TEMP_PREFIX = "lakebed-"
+_LOCK_NAME = "lakebed.lock"
+_WRITE_BUFFER = 1 << 20
+
+
+class LocalStorage:
+    """A `Storage` below one local folder, which need not exist before the first write."""
+
+    def __init__(self, base: str | os.PathLike[str]) -> None:
+        self._base = os.path.abspath(base)
+
+    @property
+    def url(self) -> str:
+        return f"file://{self._base}"
+
+    @property
+    def base(self) -> Path:
+        """The base folder."""
+        return Path(self._base)
+
+    def __repr__(self) -> str:
+        return f"LocalStorage({self._base!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LocalStorage) and other._base == self._base
+
+    def __hash__(self) -> int:
+        return hash(self._base)
+
+    def within(self, folder: str) -> LocalStorage:
+        return LocalStorage(self._located(joined(checked_folder(folder), "_"))[:-2])
+
+    # Reading
+
+    def read(self, path: str) -> bytes:
+        with os_errors(path), self._opened(path) as (fd, size):
+            return pread(fd, size, 0)
+
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        data = self.read(path)
+        return data, _version(data)
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        with os_errors(path), self._opened(path) as (fd, size):
+            pieces = []
+            for offset, length in ranges:
+                check_range(path, offset, length, size)
+                piece = pread(fd, length, offset)
+                check_range(path, offset, length, offset + len(piece))
+                pieces.append(piece)
+            return pieces
+
+    def stat(self, path: str) -> FileInfo | None:
+        with os_errors(path):
+            try:
+                found = os.lstat(self._located(checked_file(path)))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        if stat_bits.S_ISLNK(found.st_mode):
+            raise symlink_error(path)
+        return _info(path, found) if stat_bits.S_ISREG(found.st_mode) else None
+
+    def list(self, prefix: str = "", *, recursive: bool = False) -> Iterator[FileInfo]:
+        folder = checked_folder(prefix)
+        for entry in self._entries(folder):
+            path = joined(folder, entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                if recursive:
+                    yield from self.list(path, recursive=True)
+            elif entry.is_file(follow_symlinks=False):
+                with os_errors(path):
+                    try:
+                        found = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue  # deleted while we looked
+                yield _info(path, found)
+
+    def list_folders(self, prefix: str = "") -> Iterator[str]:
+        folder = checked_folder(prefix)
+        for entry in self._entries(folder):
+            if entry.is_dir(follow_symlinks=False):
+                yield joined(folder, entry.name)
+
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+        with os_errors(path):
+            located = self._located(checked_file(path))
+            require_file(path, os.lstat(located).st_mode)
+            return pa.OSFile(located, mode="r")
+
+    # Writing
+
+    def open_output(self, path: str) -> OutputFile:
+        return _LocalOutput(self, checked_file(path))
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._temporary(checked_file(path), data) as temp:
+            self._replace(temp, path)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        with os_errors(path, writing=True):
+            if os.path.lexists(self._located(checked_file(path))):
+                return False
+        with self._temporary(path, data) as temp:
+            return link_if_absent(temp, self._prepared(path), path)
+
+    def compare_and_swap(self, path: str, data: bytes, version: str) -> bool:
+        with os_errors(path, writing=True), self._locked(checked_file(path)):
+            try:
+                current = self.read(path)
+            except FileNotFoundError:
+                return False
+            if _version(current) != version:
+                return False
+            self.put(path, data)
+            return True
+
+    def delete(self, paths: Sequence[str]) -> None:
+        folders = set()
+        for path in paths:
+            with os_errors(path):
+                try:
+                    located = self._located(checked_file(path))
+                    os.unlink(side_file(located))
+                except (FileNotFoundError, NotADirectoryError):
+                    pass
+                try:
+                    os.unlink(located)
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+                except IsADirectoryError as error:
+                    raise CorruptTable("a folder where a file is expected", file=path) from error
+                folders.add(os.path.dirname(located))
+        for folder in sorted(folders):
+            with suppress(FileNotFoundError), os_errors(folder):
+                sync_folder(folder)
+
+    # Names and temporaries
+
+    def _located(self, path: str) -> str:
+        """The absolute path, after a look at every folder on the way: none may be a symbolic link."""
+        here = self._base
+        parts = path.split("/") if path else []
+        for part in parts[:-1]:
+            here = f"{here}/{part}"
+            try:
+                if stat_bits.S_ISLNK(os.lstat(here).st_mode):
+                    raise symlink_error(path)
+            except FileNotFoundError:
+                break
+        return f"{self._base}/{path}" if path else self._base
+
+    def _entries(self, folder: str) -> Sequence[os.DirEntry[str]]:
+        """What a folder holds, in path order; a symbolic link is refused, since skipping it could hide data."""
+        with os_errors(folder):
+            located = self._located(folder)
+            try:
+                if folder and stat_bits.S_ISLNK(os.lstat(located).st_mode):
+                    raise symlink_error(folder)
+                with os.scandir(located) as found:
+                    entries = list(found)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        for entry in entries:
+            if entry.is_symlink():
+                raise symlink_error(joined(folder, entry.name))
+        return sorted(
+            entries, key=lambda entry: entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name
+        )
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[tuple[int, int]]:
+        """An open descriptor of a regular file and its size; never blocks on a pipe that poses as one."""
+        fd = os.open(self._located(checked_file(path)), READ_FLAGS)
+        try:
+            found = os.fstat(fd)
+            require_file(path, found.st_mode)
+            yield fd, found.st_size
+        finally:
+            os.close(fd)
+
+    def _temp_folder(self, path: str) -> str:
+        in_table = path.startswith(".hoodie/") or os.path.isdir(f"{self._base}/.hoodie")
+        folder = TEMP_DIR if in_table else BARE_TEMP_DIR
+        made = self._located(f"{folder}/_")[:-2]
+        make_folder(made)
+        return made
+
+    def _create_temporary(self, path: str) -> tuple[int, str]:
+        temp = f"{self._temp_folder(path)}/{TEMP_PREFIX}{uuid4().hex}"
+        return os.open(temp, CREATE_FLAGS, 0o666), temp
+
+    @contextmanager
+    def _temporary(self, path: str, data: bytes) -> Iterator[str]:
+        """A flushed temporary that holds `data`; gone afterwards unless it was renamed."""
+        with os_errors(path, writing=True):
+            fd, temp = self._create_temporary(path)
+            try:
+                try:
+                    write_all(fd, memoryview(data))
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+                yield temp
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(temp)
+
+    def _prepared(self, path: str) -> str:
+        """The absolute final name, its folder made and a checksum of former bytes removed."""
+        final = self._located(path)
+        make_folder(os.path.dirname(final))
+        with suppress(FileNotFoundError):
+            os.unlink(side_file(final))
+        return final
+
+    def _replace(self, temp: str, path: str) -> None:
+        final = self._prepared(path)
+        with suppress(FileNotFoundError):
+            if stat_bits.S_ISLNK(os.lstat(final).st_mode):
+                raise symlink_error(path)
+        os.rename(temp, final)
+        sync_folder(os.path.dirname(final))
+
+    @contextmanager
+    def _locked(self, path: str) -> Iterator[None]:
+        """One lock per table, held for a read and a rename; let go by the kernel when the process dies."""
+        name = f"{self._temp_folder(path)}/{_LOCK_NAME}"
+        while True:
+            fd = os.open(name, LOCK_FLAGS, 0o666)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                if same_file(fd, name):
+                    yield
+                    return
+            finally:
+                os.close(fd)
+
+
+class _LocalOutput(OutputFile):
+    """Writes a temporary, and renames it at close."""
+
+    def __init__(self, storage: LocalStorage, path: str) -> None:
+        self._storage = storage
+        with os_errors(path, writing=True):
+            fd, self._temp = storage._create_temporary(path)
+            self._file = os.fdopen(fd, "wb", buffering=_WRITE_BUFFER)
+        super().__init__(path)
+
+    def _append(self, data: memoryview) -> None:
+        with os_errors(self.path, writing=True):
+            self._file.write(data)
+
+    def _publish(self) -> None:
+        with os_errors(self.path, writing=True):
+            try:
+                with self._file:
+                    self._file.flush()
+                    os.fsync(self._file.fileno())
+                self._storage._replace(self._temp, self.path)
+            except BaseException:
+                self._discard()
+                raise
+
+    def _discard(self) -> None:
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            os.unlink(self._temp)
+
+
+def _info(path: str, found: os.stat_result) -> FileInfo:
+    return FileInfo(path, found.st_size, found.st_mtime_ns // 1_000_000)
+
+
+def _version(data: bytes) -> str:
+    """The content decides: sizes and clocks can agree on two different files written in the same tick."""
+    return xxhash.xxh3_128_hexdigest(data)

@@ -1,0 +1,138 @@
+"""The only wall clock of the package, and the turning of times into instant strings.
+
+    instant time   yyyyMMddHHmmssSSS, 17 digits, in the zone that `hoodie.table.timeline.timezone` names:
+                   UTC, or LOCAL = the default zone of the process that writes
+
+Everything else takes a `Clock`, so that a test or a simulation decides what time it is. Times that users give
+("2026-11-01 00:00:00", a date, a datetime, an instant) are turned here once: a naive time is meant in the table's zone.
+Old tables hold 14 digits (seconds); those are compared as if `999` stood behind them, which `comparable` spells out.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lakebed.errors import InvalidRequest
+
+INSTANT_LENGTH = 17
+LEGACY_LENGTH = 14
+_MS_DIGITS = 3
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class Clock(Protocol):
+    """Where the time comes from."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970-01-01 UTC."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SystemClock:
+    """The clock of the machine."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class ManualClock:
+    """A clock that moves only when told to; it may also be set back, as real ones sometimes are."""
+
+    ms: int = field(default=1_767_225_600_000)  # 2026-01-01T00:00:00Z
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def advance(self, ms: int = 1) -> None:
+        self.ms += ms
+
+
+def instant_time_now(clock: Clock, timezone: str = "UTC") -> str:
+    """The instant string of the clock's present moment in the table's zone."""
+    return instant_time_of_ms(clock.now_ms(), timezone)
+
+
+def instant_time_of_ms(ms: int, timezone: str = "UTC") -> str:
+    """The instant string of a moment, given in epoch milliseconds."""
+    return _render(_in_table_zone(_EPOCH + dt.timedelta(milliseconds=ms), timezone))
+
+
+def ms_of_instant_time(instant_time: str, timezone: str = "UTC") -> int:
+    """Epoch milliseconds of an instant string; the hour that a zone repeats in autumn is taken as the first."""
+    moment = _parse_digits(comparable(instant_time))
+    if moment is None:
+        raise InvalidRequest(f"{instant_time!r} is no date and time")
+    aware = moment.replace(tzinfo=dt.UTC) if _is_utc(timezone) else moment.astimezone()
+    return (aware - _EPOCH) // dt.timedelta(milliseconds=1)
+
+
+def to_instant_time(value: str | dt.datetime | dt.date, timezone: str = "UTC") -> str:
+    """A time as users give it, as an instant string of a table whose timeline is in `timezone`.
+
+    A string of 14 or 17 digits is an instant already. Other strings are ISO dates or times.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        if text.isascii() and text.isdigit() and len(text) in (LEGACY_LENGTH, INSTANT_LENGTH):
+            return comparable(text)
+        try:
+            value = dt.datetime.fromisoformat(text)
+        except ValueError:
+            raise InvalidRequest(
+                f"{text!r} is no time",
+                hint="Give an instant of 17 digits, a time such as '2026-11-01 00:00:00', or a datetime.",
+            ) from None
+    if not isinstance(value, dt.datetime):
+        if not isinstance(value, dt.date):
+            raise InvalidRequest(f"a time is a string, a date or a datetime, not {type(value).__name__}")
+        value = dt.datetime(value.year, value.month, value.day)  # noqa: DTZ001 (naive = the table's zone)
+    try:
+        return _render(value if value.tzinfo is None else _in_table_zone(value, timezone))
+    except OverflowError:
+        raise InvalidRequest(f"{value} is outside the years 1 to 9999 in the table's zone") from None
+
+
+def comparable(instant_time: str) -> str:
+    """The 17 digits by which an instant time is ordered: 14-digit times count as the end of their second."""
+    if len(instant_time) == INSTANT_LENGTH:
+        return instant_time
+    return instant_time + "9" * _MS_DIGITS if len(instant_time) == LEGACY_LENGTH else instant_time[:INSTANT_LENGTH]
+
+
+def _render(moment: dt.datetime) -> str:
+    """Hand-made, for `%Y` does not pad years below 1000 everywhere."""
+    return (
+        f"{moment.year:04d}{moment.month:02d}{moment.day:02d}"
+        f"{moment.hour:02d}{moment.minute:02d}{moment.second:02d}{moment.microsecond // 1000:03d}"
+    )
+
+
+def _parse_digits(text: str) -> dt.datetime | None:
+    try:
+        return dt.datetime(  # noqa: DTZ001 (the caller knows the zone)
+            int(text[:4]),
+            int(text[4:6]),
+            int(text[6:8]),
+            int(text[8:10]),
+            int(text[10:12]),
+            int(text[12:14]),
+            int(text[14:17] or 0) * 1000,
+        )
+    except ValueError:
+        return None
+
+
+def _in_table_zone(moment: dt.datetime, timezone: str) -> dt.datetime:
+    return moment.astimezone(dt.UTC) if _is_utc(timezone) else moment.astimezone()
+
+
+def _is_utc(timezone: str) -> bool:
+    zone = timezone.upper()
+    if zone not in ("UTC", "LOCAL"):
+        raise InvalidRequest(f"a timeline's zone is UTC or LOCAL, not {timezone!r}")
+    return zone == "UTC"

@@ -1,0 +1,269 @@
+"""The client of one table: where it is, how it is configured, and what happened to it.
+
+Everything above asks here: is this instant committed, when did it complete, what did it write, what is planned. A
+client is one moment of a table: `reload()` gives a new one, so that a plan made from a client never sees half a change.
+It can be pickled; what was read along the way (bodies, history) is left behind and read again where it is needed.
+
+    committed(begin) = a completed write of the active timeline, or of the history, or older than the first write that
+                       the active timeline holds without a savepoint: archiving takes instants oldest first
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from lakebed.config.options import TableConfig
+from lakebed.errors import ConflictError, CorruptTable
+from lakebed.format.names import HOODIE_DIR, SCHEMA_DIR, instant_file_name, parse_instant_file
+from lakebed.format.timeline_files import decode_body
+from lakebed.model.actions import (
+    ActionBody,
+    CleanMetadata,
+    CommitMetadata,
+    CompactionPlan,
+    RequestedReplace,
+    SavepointMetadata,
+)
+from lakebed.model.files import FileGroupId
+from lakebed.model.instant import Action, Instant
+from lakebed.storage.storage import Storage, checked_folder
+from lakebed.timeline.active import ActiveTimeline, load_active
+from lakebed.timeline.clock import comparable, to_instant_time
+from lakebed.timeline.history import History
+from lakebed.timeline.table_properties import load_table_config
+from lakebed.timeline.timeline import Timeline
+
+_WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A replacecommit that retired a file group."""
+
+    begin: str
+    completion_time: str
+
+
+@dataclass(frozen=True)
+class MetaClient:
+    """One table at one moment."""
+
+    storage: Storage
+    config: TableConfig
+    active: ActiveTimeline
+    _bodies: dict[Instant, ActionBody | None] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def open(cls, storage: Storage) -> MetaClient:
+        """The table at the storage's base location, as it is now."""
+        config = load_table_config(storage)
+        return cls(storage, config, load_active(storage, _timeline_folder(config)))
+
+    def reload(self) -> MetaClient:
+        """The same table as it is now. Completed actions never change, so what is known of them is kept."""
+        fresh = MetaClient.open(self.storage)
+        fresh._bodies.update((i, body) for i, body in self._bodies.items() if i.is_completed)
+        return fresh
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"storage": self.storage, "config": self.config, "active": self.active, "_bodies": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    @property
+    def url(self) -> str:
+        return self.storage.url
+
+    @property
+    def timeline(self) -> Timeline:
+        """The active timeline."""
+        return self.active.timeline
+
+    @cached_property
+    def history(self) -> History:
+        """The archived timeline, read on first use."""
+        return History.load(self.storage, checked_folder(f"{self.active.folder}/{self.config.history_path}"))
+
+    @cached_property
+    def full_timeline(self) -> Timeline:
+        """History and active timeline together."""
+        return self.history.timeline().merged(self.timeline)
+
+    # Is it committed, and since when
+
+    @cached_property
+    def _timeline_starts(self) -> str | None:
+        first = self.timeline.first_write_not_saved
+        return comparable(first.requested_time) if first else None
+
+    def is_before_timeline(self, begin: str) -> bool:
+        """Whether the active timeline starts later than this begin, which archiving must then have passed."""
+        return self._timeline_starts is not None and comparable(begin) < self._timeline_starts
+
+    def is_committed(self, begin: str) -> bool:
+        """Whether files with this begin count."""
+        if self.timeline.completed_write(begin) is not None:
+            return True
+        known = self.timeline.find(begin)
+        if known is not None and not known.is_completed:
+            return False
+        if self.is_before_timeline(begin):
+            return True
+        return any(instant.action.adds_files for instant in self.history.find(begin))
+
+    def completion_time(self, begin: str) -> str | None:
+        """When the write with this begin became visible, None when nobody knows of it."""
+        instant = self.timeline.completed_write(begin)
+        if instant is None:
+            instant = next((i for i in self.history.find(begin) if i.action.adds_files), None)
+        return instant.completion_time if instant else None
+
+    def resolve_time(self, value: str | dt.datetime | dt.date) -> str:
+        """A time to travel to: that of an instant is its completion, any other is taken as it stands."""
+        time = to_instant_time(value, self.config.timezone)
+        names = (time, value.strip()) if isinstance(value, str) else (time,)
+        return next((done for name in names if (done := self.completion_time(name))), time)
+
+    # What actions planned and reported
+
+    def body(self, instant: Instant) -> ActionBody | None:
+        """What the file of this state holds, None for an empty one. Archived instants are looked up in the history."""
+        if instant not in self._bodies:
+            self._bodies[instant] = self._load(instant)
+        return self._bodies[instant]
+
+    def commit(self, begin: str) -> CommitMetadata | None:
+        """What the completed write with this begin reported, if it is on the active timeline."""
+        instant = self.timeline.completed_write(begin)
+        body = self.body(instant) if instant else None
+        return body if isinstance(body, CommitMetadata) else None
+
+    def plan(self, instant: Instant) -> ActionBody | None:
+        """What the action planned, None when it had no plan."""
+        requested = self.active.requested(instant)
+        if requested is not None:
+            return self.body(requested)
+        return self.history.plan(instant) if instant.is_completed else None
+
+    def _load(self, instant: Instant) -> ActionBody | None:
+        size, path = self.active.size(instant), self.active.path(instant)
+        if size == 0:
+            return None
+        if size is not None:
+            try:
+                return decode_body(instant.action, instant.state, self.storage.read(path), path)
+            except FileNotFoundError:
+                pass
+        if instant.is_completed:
+            history = self.history if size is None else self.reload().history
+            if any(known.action is instant.action for known in history.find(instant.requested_time)):
+                return history.body(instant)
+        raise ConflictError(
+            "the instant left the timeline while it was being read", file=path, hint="Open the table again and retry."
+        )
+
+    def completed_writes(self) -> tuple[Instant, ...]:
+        """Completed writes of the active timeline, by begin."""
+        return self.timeline.completed.of_actions(*_WRITES).instants
+
+    def pending_compactions(self) -> tuple[tuple[Instant, CompactionPlan], ...]:
+        """Compactions and log compactions that are planned and not finished."""
+        found = []
+        for instant in self.timeline.pending.of_actions(Action.COMPACTION, Action.LOG_COMPACTION):
+            plan = self.plan(instant)
+            if isinstance(plan, CompactionPlan):
+                found.append((instant, plan))
+        return tuple(found)
+
+    def pending_clusterings(self) -> tuple[tuple[Instant, RequestedReplace], ...]:
+        """Clusterings that are planned and not finished."""
+        found = []
+        for instant in self.timeline.pending.of_actions(Action.CLUSTERING, Action.REPLACE_COMMIT):
+            plan = self.plan(instant)
+            if isinstance(plan, RequestedReplace) and plan.clustering is not None:
+                found.append((instant, plan))
+        return tuple(found)
+
+    def savepoints(self) -> tuple[tuple[Instant, SavepointMetadata], ...]:
+        """Completed savepoints, with the files each protects."""
+        found = []
+        for instant in self.timeline.completed.of_actions(Action.SAVEPOINT):
+            body = self.body(instant)
+            if isinstance(body, SavepointMetadata):
+                found.append((instant, body))
+        return tuple(found)
+
+    @cached_property
+    def replaced(self) -> Mapping[FileGroupId, tuple[Replacement, ...]]:
+        """File groups that completed replacecommits of the active timeline retired."""
+        instants = self.timeline.completed.of_actions(Action.REPLACE_COMMIT)
+        return _replacements((instant, self.body(instant)) for instant in instants)
+
+    @cached_property
+    def replaced_in_history(self) -> Mapping[FileGroupId, tuple[Replacement, ...]]:
+        """The same of archived replacecommits: their files may lie around until a clean comes by."""
+        return _replacements(self.history.decoded((Action.REPLACE_COMMIT,)))
+
+    def earliest_retained(self) -> str | None:
+        """The begin up to which cleans may have deleted older versions; earlier times cannot be travelled to."""
+        cleans = self.timeline.completed.of_actions(Action.CLEAN).instants
+        bodies = (self.body(instant) for instant in reversed(cleans))
+        if not cleans:
+            bodies = (body for _, body in reversed(list(self.history.decoded((Action.CLEAN,)))))
+        limits = (body.earliest_to_retain for body in bodies if isinstance(body, CleanMetadata))
+        return next((limit for limit in limits if limit), None)
+
+    # Schemas
+
+    def schema_json(self, at: str | None = None) -> str | None:
+        """Avro text of the table's schema: that of the newest completed write (by `at`) that carries one."""
+        for instant in reversed(self.timeline.completed.of_actions(*_WRITES).instants):
+            if _is_by(instant, at) and (schema := _schema_of(self.body(instant))):
+                return schema
+        for instant, body in self.history.newest_first(_WRITES):
+            if _is_by(instant, at) and (schema := _schema_of(body())):
+                return schema
+        return self.config.create_schema or None
+
+    def schema_history(self) -> str | None:
+        """JSON text of all schemas of a table with schema-on-read, newest first; None for other tables."""
+        known = Timeline.of(filter(None, (parse_instant_file(info.name) for info in self.storage.list(SCHEMA_DIR))))
+        for instant in reversed(known.completed.instants):
+            if self.is_committed(instant.requested_time):
+                path = f"{SCHEMA_DIR}/{instant_file_name(instant)}"
+                try:
+                    return self.storage.read(path).decode("utf-8")
+                except UnicodeDecodeError:
+                    raise CorruptTable("the schema history is not UTF-8 text", file=path) from None
+        return None
+
+
+def _is_by(instant: Instant, at: str | None) -> bool:
+    return at is None or comparable(instant.completion_time or "") <= comparable(at)
+
+
+def _schema_of(body: ActionBody | None) -> str | None:
+    return body.schema_json if isinstance(body, CommitMetadata) else None
+
+
+def _timeline_folder(config: TableConfig) -> str:
+    return checked_folder(f"{HOODIE_DIR}/{config.timeline_path}")
+
+
+def _replacements(
+    bodies: Iterator[tuple[Instant, ActionBody | None]],
+) -> dict[FileGroupId, tuple[Replacement, ...]]:
+    found: dict[FileGroupId, tuple[Replacement, ...]] = {}
+    for instant, body in bodies:
+        if isinstance(body, CommitMetadata) and instant.completion_time:
+            replacement = Replacement(instant.requested_time, instant.completion_time)
+            for partition, file_ids in body.replaced_file_ids.items():
+                for file_id in file_ids:
+                    group = FileGroupId(partition, file_id)
+                    found[group] = (*found.get(group, ()), replacement)
+    return found

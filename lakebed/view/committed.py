@@ -1,0 +1,150 @@
+"""Which files count: the answer of the timeline to a listing.
+
+A file belongs to the write whose begin is in its name. It counts when that write is committed and, whenever the write's
+report is at hand, when the report names the file: a task that was tried twice may leave a second file behind, even
+after the commit, and only the report knows which attempt won. Archived reports are not fetched for this; archiving
+removes unnamed files first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lakebed.model.actions import CommitMetadata
+from lakebed.model.files import BaseFile, FileGroupId, LogFile
+from lakebed.runner import LocalRunner
+from lakebed.storage.storage import checked_path
+from lakebed.timeline.clock import comparable
+from lakebed.timeline.meta_client import MetaClient, Replacement
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFiles:
+    """The files that one commit reports, as (partition path, file name)."""
+
+    names: frozenset[tuple[str, str]]
+    unsaid: frozenset[tuple[str, str]] = frozenset()
+    """Partition and file id of reports without any name: of these groups every file of the commit counts."""
+
+    @classmethod
+    def of(cls, commit: CommitMetadata) -> NamedFiles:
+        names: set[tuple[str, str]] = set()
+        unsaid: set[tuple[str, str]] = set()
+        for partition, stats in commit.stats.items():
+            checked_path(partition)
+            for stat in stats:
+                paths = [path for path in (stat.path, stat.base_file, *stat.log_files, *stat.cdc_files) if path]
+                names.update((partition, checked_path(path).rpartition("/")[2]) for path in paths)
+                if not stat.path and not stat.log_files:
+                    unsaid.add((partition, stat.file_id))
+        return cls(frozenset(names), frozenset(unsaid))
+
+    def has(self, partition_path: str, file_id: str, name: str) -> bool:
+        return (partition_path, name) in self.names or (partition_path, file_id) in self.unsaid
+
+
+class CommitLookup(Protocol):
+    """What the view asks of a timeline. The metadata table answers by the timeline of its data table as well."""
+
+    def is_committed(self, begin: str) -> bool: ...
+
+    def completion_time(self, begin: str) -> str | None: ...
+
+    def is_named(self, file: BaseFile | LogFile) -> bool:
+        """False only for a file that its commit, whose report is at hand, does not name."""
+        ...
+
+    def replacements(self, group: FileGroupId, oldest_begin: str) -> tuple[Replacement, ...]:
+        """The replacecommits that retired the group, whose oldest file at hand has that begin."""
+        ...
+
+    def pending_compactions(self) -> Mapping[FileGroupId, tuple[str, ...]]:
+        """Begins of the compactions that are planned for a group and not finished."""
+        ...
+
+    def prefetch(self, begins: Iterable[str]) -> None:
+        """A hint that these commits will be asked for."""
+        ...
+
+
+@dataclass(slots=True)
+class TimelineCommits:
+    """`CommitLookup` over a client. `check_names` is off for listings that come out of commits, not out of folders."""
+
+    client: MetaClient
+    check_names: bool = True
+    _named: dict[str, NamedFiles | None] = field(default_factory=dict)
+    _pending: dict[FileGroupId, tuple[str, ...]] | None = None
+
+    def is_committed(self, begin: str) -> bool:
+        return self.client.is_committed(begin)
+
+    def completion_time(self, begin: str) -> str | None:
+        return self.client.completion_time(begin)
+
+    def is_named(self, file: BaseFile | LogFile) -> bool:
+        if not self.check_names or (self._is_metadata_table and _starts_a_group(file)):
+            return True
+        begin = file.instant_time
+        if begin not in self._named:
+            commit = self.client.commit(begin)
+            self._named[begin] = NamedFiles.of(commit) if commit is not None else None
+        named = self._named[begin]
+        return named is None or named.has(file.file_group.partition_path, file.file_group.file_id, file.name)
+
+    @property
+    def _is_metadata_table(self) -> bool:
+        return self.client.config.keygen_type == "HOODIE_TABLE_METADATA"
+
+    def replacements(self, group: FileGroupId, oldest_begin: str) -> tuple[Replacement, ...]:
+        found = self.client.replaced.get(group, ())
+        if self.client.is_before_timeline(oldest_begin):
+            found = (*self.client.replaced_in_history.get(group, ()), *found)
+        return found
+
+    def pending_compactions(self) -> Mapping[FileGroupId, tuple[str, ...]]:
+        if self._pending is None:
+            found: dict[FileGroupId, tuple[str, ...]] = {}
+            for instant, plan in self.client.pending_compactions():
+                for operation in plan.operations:
+                    if operation.kind == "FULL":
+                        group = FileGroupId(operation.partition_path, operation.file_id)
+                        found[group] = (*found.get(group, ()), instant.requested_time)
+            self._pending = found
+        return self._pending
+
+    def prefetch(self, begins: Iterable[str]) -> None:
+        if not self.check_names:
+            return
+        wanted = [begin for begin in begins if begin not in self._named and self.client.timeline.completed_write(begin)]
+        if len(wanted) > 1:
+            for _ in LocalRunner().map(self.client.commit, wanted, label="commits"):
+                pass
+
+
+def _starts_a_group(file: BaseFile | LogFile) -> bool:
+    """The empty log by which the metadata table claims a file group; no commit names it, yet the group counts."""
+    return isinstance(file, LogFile) and file.write_token == "0-0-0" and file.version == 1
+
+
+def visible_by(commits: CommitLookup, at: str | None) -> Callable[[str], bool]:
+    """Whether files of a begin count for a reader at time `at` (None = now); every begin is looked up once."""
+    limit = comparable(at) if at is not None else None
+    known: dict[str, bool] = {}
+
+    def is_visible(begin: str) -> bool:
+        if begin not in known:
+            known[begin] = _is_visible(commits, begin, limit)
+        return known[begin]
+
+    return is_visible
+
+
+def _is_visible(commits: CommitLookup, begin: str, limit: str | None) -> bool:
+    if limit is not None and comparable(begin) > limit:
+        return False
+    if not commits.is_committed(begin):
+        return False
+    return limit is None or comparable(commits.completion_time(begin) or begin) <= limit

@@ -1,0 +1,152 @@
+"""The file system view: listing + timeline -> file groups and slices, at any time.
+
+The view is a fold of commits over a listing and has no other input. It answers for one moment of the timeline, that of
+the `CommitLookup` it was given, and for any earlier time `at` by counting only what had *completed* by then: base
+files, logs and replacements alike. Where the listing comes from is a `FileLister`: folders (`StorageLister`) or the
+metadata table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lakebed.model.files import BaseFile, FileGroup, FileSlice, LogFile
+from lakebed.model.predicate import ColumnStats
+from lakebed.storage.storage import FileInfo
+from lakebed.timeline.clock import comparable
+from lakebed.timeline.meta_client import MetaClient, Replacement
+from lakebed.view.committed import CommitLookup, TimelineCommits, visible_by
+from lakebed.view.partitions import StorageLister
+from lakebed.view.slicing import GroupFiles, cut_slices, group_files, latest_slice, newest_base
+
+__all__ = ["FileLister", "FileSystemView", "StatsSource", "StorageLister"]
+
+
+class FileLister(Protocol):
+    """Where partitions and their files are known from."""
+
+    def partitions(self) -> Sequence[str]:
+        """Partition paths relative to the table; `[""]` for a table without partitions."""
+        ...
+
+    def files(self, partition_path: str) -> Sequence[FileInfo]:
+        """The files of one partition, data files or not."""
+        ...
+
+
+class StatsSource(Protocol):
+    """Where column statistics are known from. A file without statistics is left out of the answer and never pruned."""
+
+    def column_stats(
+        self, partition_path: str, file_names: Sequence[str], columns: Sequence[str]
+    ) -> Mapping[str, Mapping[str, ColumnStats]]:
+        """By file name and column; bounds may be loose but must hold."""
+        ...
+
+
+@dataclass(slots=True)
+class FileSystemView:
+    """File groups and slices of one table at one moment of its timeline."""
+
+    lister: FileLister
+    commits: CommitLookup
+    _groups: dict[str, dict[str, GroupFiles]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, client: MetaClient, lister: FileLister | None = None) -> FileSystemView:
+        """The view of a table by listing its folders, or by a lister whose names come out of commits already."""
+        if lister is None:
+            return cls(StorageLister(client.storage), TimelineCommits(client))
+        return cls(lister, TimelineCommits(client, check_names=isinstance(lister, StorageLister)))
+
+    def partitions(self) -> Sequence[str]:
+        return self.lister.partitions()
+
+    def slices(self, partition_path: str, at: str | None = None) -> tuple[FileSlice, ...]:
+        """The slice of every group that a snapshot at time `at` (None = now) merges, by file id."""
+        groups = self._visible(partition_path, at)
+        found = (latest_slice(group, self.commits.completion_time) for group in groups)
+        return tuple(piece for piece in found if piece is not None)
+
+    def read_optimized_slices(self, partition_path: str, at: str | None = None) -> tuple[FileSlice, ...]:
+        """The newest base file of every group that has one, without logs."""
+        found = ((group.id, newest_base(group)) for group in self._visible(partition_path, at))
+        return tuple(FileSlice(group, base.instant_time, base) for group, base in found if base is not None)
+
+    def file_groups(self, partition_path: str) -> tuple[FileGroup, ...]:
+        """Every group with all its committed files, retired ones and change logs included, planned slices opened.
+
+        A file id that was retired and written again later gives two groups, the retired one first.
+        """
+        is_visible = visible_by(self.commits, None)
+        pending = self.commits.pending_compactions()
+        found: list[FileGroup] = []
+        for group in self._committed_groups(partition_path):
+            committed = group.where(lambda file: is_visible(file.instant_time))
+            if committed.is_empty:
+                continue
+            replacements = self._replacements(committed)
+            for replaced_at, part in _by_retirement(committed, replacements).items():
+                opened = pending.get(group.id, ()) if replaced_at is None else ()
+                slices = cut_slices(part, self.commits.completion_time, opened)
+                found.append(FileGroup(group.id, slices, replaced_at))
+        return tuple(found)
+
+    def change_logs(self, partition_path: str) -> tuple[LogFile, ...]:
+        """The committed CDC files of a partition, in order of begin."""
+        logs = (log for group in self.file_groups(partition_path) for piece in group.slices for log in piece.log_files)
+        return tuple(sorted((log for log in logs if log.kind == "cdc"), key=lambda log: log.order))
+
+    def _visible(self, partition_path: str, at: str | None) -> list[GroupFiles]:
+        """The groups of a partition with only the files that count at `at`."""
+        is_visible = visible_by(self.commits, at)
+        limit = comparable(at) if at is not None else None
+        found: list[GroupFiles] = []
+        for group in self._committed_groups(partition_path):
+            files = group.where(lambda file: is_visible(file.instant_time))
+            if files.is_empty:
+                continue
+            replacements = [
+                r for r in self._replacements(files) if limit is None or comparable(r.completion_time) <= limit
+            ]
+            if replacements:
+                files = files.where(lambda file, by=replacements: _retired_at(file, by) is None)  # type: ignore[misc]
+            if not files.is_empty:
+                found.append(files)
+        return found
+
+    def _committed_groups(self, partition_path: str) -> list[GroupFiles]:
+        """The groups of a partition by file id, without the files that their commit does not name."""
+        if partition_path not in self._groups:
+            groups = group_files(partition_path, self.lister.files(partition_path))
+            self.commits.prefetch({begin for group in groups.values() for begin in group.begins()})
+            named = ((file_id, group.where(self.commits.is_named)) for file_id, group in sorted(groups.items()))
+            self._groups[partition_path] = {file_id: group for file_id, group in named if not group.is_empty}
+        return list(self._groups[partition_path].values())
+
+    def _replacements(self, group: GroupFiles) -> tuple[Replacement, ...]:
+        return self.commits.replacements(group.id, min(group.begins(), key=comparable))
+
+
+def _retired_at(file: BaseFile | LogFile, replacements: Sequence[Replacement]) -> str | None:
+    """When the file was replaced, None when it was not.
+
+    Writers with fixed file ids come back to a retired id, so a file whose write began after the replacement was
+    complete, or which the replacing write itself made, belongs to the group's next life.
+    """
+    times = [
+        r.completion_time
+        for r in replacements
+        if file.instant_time != r.begin and comparable(file.instant_time) <= comparable(r.completion_time)
+    ]
+    return min(times, key=comparable, default=None)
+
+
+def _by_retirement(group: GroupFiles, replacements: Sequence[Replacement]) -> dict[str | None, GroupFiles]:
+    """The group's files by the time at which they were replaced, oldest first and the living ones last."""
+    times = {_retired_at(file, replacements) for file in group.files()}
+    ordered = sorted((time for time in times if time is not None), key=comparable)
+    lives: list[str | None] = [*ordered, *([None] if None in times else [])]
+    return {life: group.where(lambda file, t=life: _retired_at(file, replacements) == t) for life in lives}  # type: ignore[misc]

@@ -1,0 +1,103 @@
+"""What a partition path says about its rows: path text -> values of the partition columns, as statistics.
+
+    hive style       country=de/day=2024-01-01        otherwise   de/2024-01-01
+    url encoded      a b%2Fc  ->  a b/c               null or ""  __HIVE_DEFAULT_PARTITION__
+
+A path that cannot be mapped for certain says nothing: another number of segments than columns (a value with a slash in
+it, written without encoding), a segment that is not `column=...` in a hive-style table, a value that is none of the
+column's type, and columns whose folders the timestamp or a custom key generator formatted.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from lakebed.config.options import TableConfig
+from lakebed.model.predicate import ColumnStats
+
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_FORMATTING_GENERATORS = frozenset({"TIMESTAMP", "TIMESTAMP_AVRO"})
+
+
+def mapped_columns(config: TableConfig) -> tuple[str | None, ...]:
+    """The partition columns whose values stand in the path as they are; None in the place of the others."""
+    if config.keygen_type in _FORMATTING_GENERATORS:
+        return (None,) * len(config.partition_fields)
+    types = config.partition_types or (None,) * len(config.partition_fields)
+    named = config.keygen_type not in ("CUSTOM", "CUSTOM_AVRO")
+    return tuple(
+        name if kind == "SIMPLE" or (kind is None and named) else None
+        for name, kind in zip(config.partition_fields, types, strict=True)
+    )
+
+
+def partition_stats(path: str, config: TableConfig, schema: pa.Schema) -> dict[str, ColumnStats]:
+    """Statistics of the partition columns that hold for every row of the partition; without the unknown ones."""
+    segments = path.split("/")
+    columns = mapped_columns(config)
+    if not path or len(segments) != len(columns):
+        return {}
+    found: dict[str, ColumnStats] = {}
+    for name, segment in zip(columns, segments, strict=True):
+        if name is None:
+            continue
+        text = _value_text(name, segment, config)
+        data_type = _type_of(schema, name)
+        stats = _stats(text, data_type) if text is not None and data_type is not None else None
+        if stats is not None:
+            found[name] = stats
+    return found
+
+
+def _value_text(name: str, segment: str, config: TableConfig) -> str | None:
+    if config.hive_style:
+        prefix = f"{name}="
+        if not segment.startswith(prefix):
+            return None
+        segment = segment[len(prefix) :]
+    return unquote(segment) if config.url_encode else segment
+
+
+def _stats(text: str, data_type: pa.DataType) -> ColumnStats | None:
+    is_text = pa.types.is_string(data_type) or pa.types.is_large_string(data_type)
+    if text == DEFAULT_PARTITION:  # of a text column also the empty text
+        return ColumnStats("", "") if is_text else ColumnStats(null_count=1, rows=1)
+    value = text if is_text else _typed(text, data_type)
+    return None if value is None else ColumnStats(value, value, null_count=0, rows=1)
+
+
+def _typed(text: str, data_type: pa.DataType) -> Any:
+    """The value of a text that Hudi's key generators write for the type; None when it is none."""
+    for is_type, parse in _PARSERS:
+        if is_type(data_type):
+            try:
+                return parse(text)
+            except (ValueError, InvalidOperation, KeyError):
+                return None
+    return None
+
+
+_PARSERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[str], Any]], ...] = (
+    (pa.types.is_integer, int),
+    (pa.types.is_boolean, lambda text: {"true": True, "false": False}[text]),
+    (pa.types.is_date, dt.date.fromisoformat),
+    (pa.types.is_decimal, Decimal),
+)
+
+
+def _type_of(schema: pa.Schema, name: str) -> pa.DataType | None:
+    """The type of a column by its dotted name."""
+    first, *rest = name.split(".")
+    index = schema.get_field_index(first)
+    data_type = schema.field(index).type if index >= 0 else None
+    for part in rest:
+        if data_type is None or not pa.types.is_struct(data_type) or data_type.get_field_index(part) < 0:
+            return None
+        data_type = data_type.field(part).type
+    return data_type

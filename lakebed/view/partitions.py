@@ -1,0 +1,90 @@
+"""Finding partitions and files by listing folders.
+
+A folder is a partition when it holds a metafile (`.hoodie_partition_metadata`, or the same with the base format's
+extension), at whatever depth: values with slashes and date paths make folders of uneven depth, one partition even
+inside another. `.hoodie` at the top is not looked into. Elsewhere a hidden folder may be scratch space of some engine
+with a copy of a partition in it, or a partition whose value begins with a dot: its metafile's depth tells.
+
+One recursive listing per top-level folder answers both questions at once; on object stores that is the cheapest form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from lakebed.errors import CorruptTable
+from lakebed.format.names import HOODIE_DIR, PARTITION_METAFILE, is_partition_metafile
+from lakebed.format.table_files import PartitionMetafile, parse_partition_metafile, partition_metafile_from
+from lakebed.runner import LocalRunner, Runner
+from lakebed.storage.storage import FileInfo, Storage
+
+
+@dataclass(slots=True)
+class StorageLister:
+    """The listing of a table's folders, made once: a lister does not see later changes."""
+
+    storage: Storage
+    runner: Runner = field(default_factory=LocalRunner)
+    _by_partition: dict[str, list[FileInfo]] | None = None
+
+    def partitions(self) -> Sequence[str]:
+        return list(self._swept())
+
+    def files(self, partition_path: str) -> Sequence[FileInfo]:
+        """The files of a partition; one that was not swept before is listed alone."""
+        if self._by_partition is None:
+            return list(self.storage.list(partition_path))
+        return self._by_partition.get(partition_path, [])
+
+    def _swept(self) -> dict[str, list[FileInfo]]:
+        if self._by_partition is None:
+            self._by_partition = self._sweep()
+        return self._by_partition
+
+    def _sweep(self) -> dict[str, list[FileInfo]]:
+        folders = [folder for folder in self.storage.list_folders("") if folder != HOODIE_DIR]
+        by_folder: dict[str, list[FileInfo]] = {"": list(self.storage.list(""))}
+        for files in self.runner.map(self._below, folders, label="list"):
+            for info in files:
+                by_folder.setdefault(info.path.rpartition("/")[0], []).append(info)
+        return {folder: files for folder, files in sorted(by_folder.items()) if self._is_partition(folder, files)}
+
+    def _below(self, folder: str) -> list[FileInfo]:
+        return list(self.storage.list(folder, recursive=True))
+
+    def _is_partition(self, folder: str, files: Sequence[FileInfo]) -> bool:
+        metafile = next((info for info in files if is_partition_metafile(info.name)), None)
+        if metafile is None:
+            return False
+        segments = folder.split("/") if folder else []
+        if not any(segment.startswith(".") for segment in segments):
+            return True
+        try:
+            return read_metafile(self.storage, metafile).depth == len(segments)
+        except CorruptTable:
+            return False
+
+
+def read_metafile(storage: Storage, info: FileInfo) -> PartitionMetafile:
+    """A partition's metafile in any of its forms."""
+    if info.name == PARTITION_METAFILE:
+        return parse_partition_metafile(storage.read(info.path), info.path)
+    try:
+        with storage.open_input(info.path, info.size) as source:
+            if info.name.endswith(".orc"):
+                pairs: Iterable[tuple[bytes, bytes]] = (orc.ORCFile(source).metadata or {}).items()
+            else:
+                pairs = (pq.ParquetFile(source).metadata.metadata or {}).items()
+            properties = {_text(key): _text(value) for key, value in pairs}
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptTable(f"the partition metafile cannot be read: {error}", file=info.path) from error
+    return partition_metafile_from(properties, info.path)
+
+
+def _text(value: bytes | str) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")

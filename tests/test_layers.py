@@ -1,0 +1,110 @@
+"""The napkin in docs/architecture.md, enforced: a module imports from lower rows only."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "lakebed"
+LAZY_IMPORTS = {("table.py", "lakebed.spark")}
+"""The one door that reaches for Spark only when it is handed a session or a Spark DataFrame."""
+
+
+def rows_of_the_drawing() -> dict[str, int]:
+    """Row of every first-level module, read from the drawing itself so that picture and code cannot disagree."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    drawing = re.search(r"```\n(13 doors.*?)```", text, re.DOTALL)
+    assert drawing, "docs/architecture.md lost its drawing"
+    rows: dict[str, int] = {}
+    for line in drawing.group(1).splitlines():
+        found = re.match(r"\s*(\d+)\s+(.*)", line)
+        if not found:
+            continue
+        for name in re.findall(r"([a-z_]+)(?:/|\.py)", found.group(2)):
+            rows[name] = int(found.group(1))
+    return rows
+
+
+ROWS = rows_of_the_drawing()
+
+
+def module_parts(path: Path) -> str:
+    relative = path.relative_to(PACKAGE)
+    return relative.parts[0].removesuffix(".py")
+
+
+def first_party_imports(tree: ast.AST) -> list[tuple[int, str]]:
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "lakebed":
+            if node.module == "lakebed":
+                found.extend((node.lineno, f"lakebed.{alias.name}") for alias in node.names)
+            else:
+                found.append((node.lineno, node.module))
+        elif isinstance(node, ast.Import):
+            found.extend((node.lineno, alias.name) for alias in node.names if alias.name.split(".")[0] == "lakebed")
+    return found
+
+
+def sources() -> list[Path]:
+    return [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
+
+
+def test_every_module_has_a_row() -> None:
+    unknown = {module_parts(path) for path in sources()} - set(ROWS)
+    assert not unknown, f"not in the drawing of docs/architecture.md: {sorted(unknown)}"
+
+
+def test_imports_go_down_only() -> None:
+    wrong = []
+    for path in sources():
+        here = module_parts(path)
+        for line, module in first_party_imports(ast.parse(path.read_text())):
+            there = module.split(".")[1]
+            if there == here:
+                continue
+            if (path.relative_to(PACKAGE).as_posix(), ".".join(module.split(".")[:2])) in LAZY_IMPORTS:
+                continue
+            if ROWS.get(there, 99) >= ROWS[here]:
+                wrong.append(f"{path.relative_to(ROOT)}:{line} (row {ROWS[here]}) imports {module} (row {ROWS.get(there)})")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_relative_and_no_hidden_imports() -> None:
+    hidden = []
+    for path in sources():
+        tree = ast.parse(path.read_text())
+        for function in ast.walk(tree):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            for line, module in first_party_imports(function):
+                door = (path.relative_to(PACKAGE).as_posix(), ".".join(module.split(".")[:2]))
+                if door not in LAZY_IMPORTS:
+                    hidden.append(f"{path.relative_to(ROOT)}:{line} imports {module} inside a function")
+        hidden += [
+            f"{path.relative_to(ROOT)}:{node.lineno} relative import"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.level
+        ]
+    assert not hidden, "\n".join(hidden)
+
+
+def test_only_the_engine_imports_pyspark() -> None:
+    guilty = [
+        str(path.relative_to(ROOT))
+        for path in sources()
+        if module_parts(path) != "spark" and re.search(r"^\s*(import|from) pyspark", path.read_text(), re.MULTILINE)
+    ]
+    assert not guilty
+
+
+def test_only_the_clock_knows_the_time() -> None:
+    wall_clock = re.compile(r"time\.time\(|datetime\.now\(|datetime\.utcnow\(|time\.time_ns\(|date\.today\(")
+    guilty = [
+        str(path.relative_to(ROOT))
+        for path in sources()
+        if path != PACKAGE / "timeline" / "clock.py" and wall_clock.search(path.read_text())
+    ]
+    assert not guilty
