@@ -77,6 +77,7 @@ class Sorted:
     def __init__(self, table: pa.Table, open_rows: Callable[[int], Iterator[pa.RecordBatch]], unique: bool) -> None:
         self.row_bytes = max(1, table.nbytes // max(table.num_rows, 1))
         self.nbytes = table.nbytes
+        self.num_rows = table.num_rows
         self.open = open_rows
         self.unique = unique
 

@@ -36,9 +36,18 @@ class WindowMerge:
         if len(lone) == 1 and window.unique[lone[0]]:
             yield from self._pass_through(window, deleted)
             return
-        ordered = order_of(window)
+        yield from self.merge_ordered(window, order_of(window), deleted)
+
+    def merge_ordered(
+        self, window: Window, ordered: RowOrder, deleted: Bools | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The same where the order of the rows is known already."""
+        yield from materialise(window, self.choose(window, ordered, deleted), self._schema)
+
+    def choose(self, window: Window, ordered: RowOrder, deleted: Bools | None) -> Chosen:
+        """Which rows survive, and where their columns come from."""
         groups = repeated_keys(window, ordered, deleted)
-        yield from materialise(window, self._choose(window, ordered, deleted, groups), self._schema)
+        return self._choose(window, ordered, deleted, groups)
 
     def _pass_through(self, window: Window, deleted: Bools | None) -> Iterator[pa.RecordBatch]:
         """Rows of one run, which nothing else touches: no comparison, no copy."""

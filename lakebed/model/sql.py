@@ -451,9 +451,10 @@ def _exactly(literal: Literal, target: pa.DataType) -> Literal | None:
     if not (pa.types.is_integer(target) or pa.types.is_decimal(target)):
         return None
     try:
-        return Literal(pa.scalar(literal.value, target).as_py(), target)
+        value = pa.scalar(literal.value, target).as_py()
     except (pa.ArrowException, TypeError, OverflowError):
         return None
+    return Literal(value, target) if value == literal.value else None
 
 
 def _is_null(node: Node) -> bool:

@@ -1,7 +1,8 @@
 """From a table's settings and timeline to what a file-group reader must know: schema, merge rule, layout.
 
 The schema is that of the newest completed write by the asked time that carries one; a table with schema-on-read also
-brings its history, by which old files are matched by field id instead of by name.
+brings its history, by which old files are matched by field id instead of by name. Every column is nullable to a
+reader, whatever the table declares: a file from before a column was added has nothing else to give.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def table_shape(client: MetaClient, at: str | None = None) -> TableShape:
     has_operation = OPERATION in stored.names or config.properties.get(ALLOW_OPERATION_FIELD) == "true"
     schema = with_meta_fields(own, operation=has_operation) if config.populate_meta_fields else own
     return TableShape(
-        schema=schema.remove_metadata(),
+        schema=pa.schema([column.with_nullable(True) for column in schema]),
         rule=merge_rule(config, own, column_defaults(text) if text else {}),
         layout=config.layout,
         key_column=key_column(config, own),

@@ -166,15 +166,16 @@ def base_files(root: Path) -> list[Path]:
     return [path for path in root.rglob("*.parquet") if ".hoodie" not in path.parts]
 
 
-def test_golden_nested_evolution(golden: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("name", ["mor_nested_evo_avro_v9", "mor_nested_evo_parquet_v9"])
+def test_golden_nested_evolution(golden: Callable[[str], Path], name: str) -> None:
     """Base files of the first schema, read under the last: equal to what Hudi reads for rows no log touched."""
-    root = golden("mor_nested_evo_avro_v9")
+    root = golden(name)
     newest = max((root / ".hoodie" / "timeline").glob("*_*.deltacommit"))
     body = newest.read_bytes()
-    start = body.index(b'{"type":"record","name":"mor_nested_evo_avro_v9_record"')
+    start = body.index(b'{"type":"record","name":"' + name.encode() + b'_record"')
     reader = avro_to_arrow(json.JSONDecoder().raw_decode(body[start:].decode("utf-8", "replace"))[0])
-    snapshot = expected("mor_nested_evo_avro_v9")["snapshot"]
-    key, name = (snapshot["columns"].index(column) for column in ("_hoodie_record_key", "_hoodie_file_name"))
+    snapshot = expected(name)["snapshot"]
+    key, file_name = (snapshot["columns"].index(column) for column in ("_hoodie_record_key", "_hoodie_file_name"))
     checked = 0
     for path in base_files(root):
         table = pq.read_table(path)
@@ -185,7 +186,7 @@ def test_golden_nested_evolution(golden: Callable[[str], Path]) -> None:
             for row in projection(batch).to_pylist(maps_as_pydicts="strict"):
                 rows[row["_hoodie_record_key"]] = row
         for wanted in snapshot["rows"]:
-            if wanted[name] == path.name:
+            if wanted[file_name] == path.name:
                 checked += 1
                 got = rows[wanted[key]]
                 assert [got[column] for column in snapshot["columns"]] == wanted

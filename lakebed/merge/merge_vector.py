@@ -1,0 +1,104 @@
+"""Merge vectors: which rows of which run are dead, one bit a row, from keys and ordering values alone.
+
+When a merge picks whole records, its result is nothing but a set of dead rows per file. Any Parquet reader can then read
+base files and logs side by side and drop those rows, with its own filters and column pruning. Bit i of word i // 64 stands
+for row i in file order, least significant bit first; tombstones are dead too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.errors import InvalidRequest
+from lakebed.merge.record_merger import MergeRule
+from lakebed.merge.runs import COMMIT_TIME, IS_DELETED, OPERATION, ROW_COLUMN, Run, in_fold_order
+from lakebed.merge.sorted_merge import READ_BUFFER, open_sources
+from lakebed.merge.spill import Spill
+from lakebed.merge.vectors import Heads, Ints, index_array, numbers
+from lakebed.merge.window import RunFacts, Window
+from lakebed.merge.window_merge import WindowMerge, order_of
+from lakebed.merge.windows import windows
+
+
+@dataclass(frozen=True, slots=True)
+class MergeVector:
+    """The dead rows of one run."""
+
+    rows: int
+    dead: int
+    words: Heads
+
+    def is_dead(self, row: int) -> bool:
+        """Whether a row, counted from 0 in file order, must not be read."""
+        return bool(int(self.words[row // 64]) >> (row % 64) & 1)
+
+
+def columns_for_vectors(rule: MergeRule) -> tuple[str, ...]:
+    """What has to be read of every run to make merge vectors."""
+    names = [rule.key, *rule.ordering, IS_DELETED, OPERATION, *([rule.delete_field] if rule.delete_field else [])]
+    return tuple(dict.fromkeys(names + ([COMMIT_TIME] if rule.by_event_time else [])))
+
+
+def merge_vectors(
+    runs: Sequence[Run], rule: MergeRule, *, memory: int = 128 << 20, read_buffer: int = READ_BUFFER
+) -> list[MergeVector]:
+    """The dead rows of every run, in the order in which the runs were given."""
+    if not rule.picks_whole_records or any(run.is_partial for run in runs):
+        raise InvalidRequest("merge vectors need a rule that picks whole records", hint="Read through the merge instead.")
+    ordered = in_fold_order(runs)
+    counts = [0] * len(ordered)
+    wanted = columns_for_vectors(rule)
+    counted = [
+        replace(run, open=_with_positions(run, number, counts, wanted), row_bytes=None)
+        for number, run in enumerate(ordered)
+    ]
+    facts = RunFacts(counted, rule, pa.schema([]))
+    merge = WindowMerge(facts, facts.schema, keep_deletes=False)
+    dead: list[list[Ints]] = [[] for _ in ordered]
+    with Spill() as spill:
+        for window in windows(open_sources(counted, facts, spill, memory=memory, read_buffer=read_buffer), facts):
+            gone = _dead_rows(merge, window)
+            if len(gone):
+                positions = numbers(window.take(ROW_COLUMN, gone), np.int64)
+                owners = window.run_numbers(gone)
+                for number in np.unique(owners).tolist():
+                    dead[number].append(positions[owners == number])
+    place = {id(run): number for number, run in enumerate(ordered)}
+    vectors = [_vector(rows, parts) for rows, parts in zip(counts, dead, strict=True)]
+    return [vectors[place[id(run)]] for run in runs]
+
+
+def _dead_rows(merge: WindowMerge, window: Window) -> Ints:
+    deleted = window.deleted()
+    lone = [number for number, pieces in enumerate(window.sources) if pieces]
+    if len(lone) == 1 and window.unique[lone[0]]:
+        return np.zeros(0, np.int64) if deleted is None else np.flatnonzero(deleted)
+    alive = merge.choose(window, order_of(window), deleted).rows
+    dead = np.ones(window.num_rows, np.bool_)
+    dead[alive] = False
+    return np.flatnonzero(dead)
+
+
+def _with_positions(
+    run: Run, number: int, counts: list[int], wanted: tuple[str, ...]
+) -> Callable[[int], Iterator[pa.RecordBatch]]:
+    def open_rows(rows: int) -> Iterator[pa.RecordBatch]:
+        counts[number] = 0
+        for batch in run.open(rows):
+            batch = batch.select([name for name in batch.schema.names if name in wanted])
+            own = index_array(counts[number] + np.arange(batch.num_rows))
+            counts[number] += batch.num_rows
+            yield batch.append_column(ROW_COLUMN, own)
+
+    return open_rows
+
+
+def _vector(rows: int, parts: list[Ints]) -> MergeVector:
+    dead = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    bits = np.zeros((rows + 63) // 64 * 64, np.bool_)
+    bits[dead] = True
+    return MergeVector(rows, len(dead), np.packbits(bits, bitorder="little").view(np.uint64))

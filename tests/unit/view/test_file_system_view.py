@@ -1,0 +1,275 @@
+"""The view against real tables: which files a reader sees now, and saw then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from lakebed.errors import CorruptTable, LakebedError
+from lakebed.format.names import parse_log_file
+from lakebed.format.timeline_files import encode_body
+from lakebed.model.actions import CommitMetadata, WriteStat
+from lakebed.model.files import FileSlice
+from lakebed.model.instant import Action, State
+from lakebed.storage.local import LocalStorage
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.view.file_system_view import FileSystemView
+from tests.conftest import GOLDEN_NAMES, expected
+
+Golden = Callable[[str], Path]
+
+
+def view_of(path: Path) -> tuple[MetaClient, FileSystemView]:
+    client = MetaClient.open(LocalStorage(path))
+    return client, FileSystemView.of(client)
+
+
+def all_slices(view: FileSystemView, at: str | None = None) -> list[FileSlice]:
+    return [piece for partition in view.partitions() for piece in view.slices(partition, at)]
+
+
+def files_in_rows(answer: dict[str, Any]) -> tuple[set[str], set[str]]:
+    """Base file names, and file ids (of rows out of logs, which carry only those), that the answer's rows came from."""
+    column = answer["columns"].index("_hoodie_file_name")
+    names = {row[column] for row in answer["rows"]}
+    return {name for name in names if "." in name}, {name.partition("_")[0] for name in names}
+
+
+def bases(slices: list[FileSlice]) -> set[str]:
+    return {piece.base_file.name for piece in slices if piece.base_file}
+
+
+def ids(slices: list[FileSlice]) -> set[str]:
+    return {piece.file_group.file_id for piece in slices}
+
+
+WITH_NAMES = [n for n in GOLDEN_NAMES if "_hoodie_file_name" in expected(n)["snapshot"].get("columns", [])]
+
+
+@pytest.mark.parametrize("name", WITH_NAMES)
+def test_rows_come_from_visible_files_and_no_others(golden: Golden, name: str) -> None:
+    client, view = view_of(golden(name))
+    answer = expected(name)
+    slices = all_slices(view)
+    names, groups = files_in_rows(answer["snapshot"])
+    assert names <= bases(slices)
+    assert groups <= ids(slices)
+    for piece in slices:  # a file that no row came from holds no row that lived on
+        if piece.base_file and not piece.log_files and piece.base_file.name not in names:
+            assert piece.base_file.extension == "parquet"
+            assert pq.ParquetFile(golden(name) / piece.base_file.path).metadata.num_rows == 0
+    if "rows" in answer.get("read_optimized", {}):
+        optimized = [s for p in view.partitions() for s in view.read_optimized_slices(p)]
+        assert files_in_rows(answer["read_optimized"])[0] <= bases(optimized)
+        assert all(piece.base_file and not piece.log_files for piece in optimized)
+    if "rows" in answer.get("as_of", {}):
+        at = client.resolve_time(answer["as_of"]["instant"])
+        then = all_slices(view, at)
+        names, groups = files_in_rows(answer["as_of"])
+        assert names <= bases(then) and groups <= ids(then)
+        for piece in then:
+            for file in (*([piece.base_file] if piece.base_file else []), *piece.log_files):
+                assert (client.completion_time(file.instant_time) or "") <= at
+
+
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
+def test_every_file_of_a_committed_write_is_in_exactly_one_slice(golden: Golden, name: str) -> None:
+    client, view = view_of(golden(name))
+    for partition in view.partitions():
+        listed = {f.name for f in view.lister.files(partition) if not f.name.startswith(".hoodie")}
+        found = [
+            file
+            for group in view.file_groups(partition)
+            for piece in group.slices
+            for file in (*([piece.base_file] if piece.base_file else []), *piece.log_files)
+        ]
+        assert len({file.name for file in found}) == len(found)
+        begins = {n: (parse_log_file(n).instant_time if parse_log_file(n) else n.split("_")[2][:17]) for n in listed}  # type: ignore[union-attr]
+        assert {file.name for file in found} == {n for n in listed if client.is_committed(begins[n])}
+
+
+def test_failed_writes_are_invisible(golden: Golden) -> None:
+    for name, begin in (("cow_failed_pending_v9", "20261115102952311"), ("mor_failed_pending_v9", "20261115103002114")):
+        _, view = view_of(golden(name))
+        text = repr([view.file_groups(partition) for partition in view.partitions()])
+        assert list(golden(name).rglob(f"*{begin}*.parquet")) or list(golden(name).rglob(f".*{begin}.log*"))
+        assert begin not in text
+
+
+def test_replaced_groups_vanish_when_the_replacement_completes(golden: Golden) -> None:
+    client, view = view_of(golden("cow_clustering_v9"))
+    (replace,) = client.timeline.completed.of_actions(Action.REPLACE_COMMIT)
+    done = replace.completion_time or ""
+    assert len(all_slices(view)) == 2 and all_slices(view) == all_slices(view, done)
+    before = all_slices(view, f"{int(done) - 1}")
+    assert len(before) > 2 and not ids(before) & ids(all_slices(view))
+    retired = [g for p in view.partitions() for g in view.file_groups(p) if g.replaced_at]
+    assert {g.id.file_id for g in retired} == ids(before)
+    assert {g.replaced_at for g in retired} == {done}
+
+
+def test_overwritten_and_deleted_partitions(golden: Golden) -> None:
+    client, view = view_of(golden("cow_delpart_reinsert_v9"))
+    deleted, reinserted = "1caade12-3b32-43c0-8ac1-052b9425dcb7-0", "85fede69-d139-4090-834d-d79780d6fa2b-0"
+    assert ids(list(view.slices("p1"))) == {reinserted}
+    assert view.slices("p1", "20261115111945423") == ()
+    assert ids(list(view.slices("p1", "20261115111945422"))) == {deleted}
+    client, view = view_of(golden("cow_insert_overwrite_v9"))
+    assert len(client.replaced) >= 1
+    assert not ids(all_slices(view)) & {group.file_id for group in client.replaced}
+
+
+def test_a_planned_compaction_opens_a_slice_but_snapshots_read_through_it(golden: Golden) -> None:
+    client, view = view_of(golden("mor_pending_compaction_v9"))
+    ((planned, plan),) = client.pending_compactions()
+    logs_after = 0
+    for operation in plan.operations:
+        group = next(g for g in view.file_groups(operation.partition_path) if g.id.file_id == operation.file_id)
+        assert [piece.base_instant_time for piece in group.slices][-1] == planned.requested_time
+        older, newer = group.slices
+        assert newer.base_file is None
+        assert older.base_file is not None and older.base_file.name == operation.base_file
+        assert [log.name for log in older.log_files] == sorted(operation.log_files, key=lambda n: n.rpartition(".")[0])
+        (merged,) = [s for s in view.slices(operation.partition_path) if s.file_group == group.id]
+        assert merged.base_file == older.base_file
+        assert merged.log_files == (*older.log_files, *newer.log_files)
+        assert merged.base_instant_time == older.base_instant_time
+        logs_after += len(newer.log_files)
+    assert logs_after > 0
+
+
+def test_logs_of_concurrent_writers_stand_in_order_of_begin(golden: Golden) -> None:
+    client, view = view_of(golden("mor_nbcc_v9"))
+    first, second = "20261115112202602", "20261115112204617"  # the first to begin completed last
+    assert (client.completion_time(first) or "") > (client.completion_time(second) or "")
+    for piece in all_slices(view):
+        assert piece.base_file is None and piece.file_group.file_id.endswith("-0000-0000-0000-000000000000-0")
+        begins = [log.instant_time for log in piece.log_files]
+        assert begins == sorted(begins) and piece.base_instant_time == begins[0]
+    between = all_slices(view, client.completion_time(second))
+    assert between
+    assert all(log.instant_time != first for piece in between for log in piece.log_files)
+    assert any(log.instant_time == second for piece in between for log in piece.log_files)
+
+
+def test_restored_instants_are_gone(golden: Golden) -> None:
+    client, view = view_of(golden("mor_savepoint_restore_v9"))
+    ((_, savepoint),) = client.savepoints()
+    for partition, names in savepoint.files.items():
+        pieces = view.slices(partition)
+        found = {f.name for s in pieces for f in (*([s.base_file] if s.base_file else []), *s.log_files)}
+        assert found == set(names)
+
+
+def test_change_logs_are_kept_apart(golden: Golden) -> None:
+    for name in ("cow_cdc_v9", "mor_cdc_v9"):
+        _, view = view_of(golden(name))
+        changes = [log for partition in view.partitions() for log in view.change_logs(partition)]
+        assert changes and all(log.name.endswith(".cdc") for log in changes)
+        assert not any(log.kind == "cdc" for piece in all_slices(view) for log in piece.log_files)
+
+
+def test_archived_writes_still_count(golden: Golden) -> None:
+    """After archiving, the completion times that cut slices come out of the history."""
+    _, view = view_of(golden("mor_maint_v9"))
+    (piece,) = view.slices("")
+    assert piece.base_instant_time == "20261115102839183" and len(piece.log_files) == 2
+    assert view.slices("", "20261115102838774") == ()
+    (then,) = view.slices("", "20261115102841919")
+    assert [log.instant_time for log in then.log_files] == ["20261115102840197"]
+
+
+def test_metadata_tables(golden: Golden) -> None:
+    client, _ = view_of(golden("mdt_all_v9"))
+    view = FileSystemView.of(MetaClient.open(client.storage.within(".hoodie/metadata")))
+    assert {"files", "column_stats", "record_index", "bloom_filters"} <= set(view.partitions())
+    assert [s.file_group.file_id for s in view.slices("files")] == ["files-0000-0"]
+    groups = view.slices("record_index")
+    assert [s.file_group.file_id for s in groups] == ["record-index-0000-0", "record-index-0001-0"]
+    # The empty log that claims a group is in no report, yet counts: keys are hashed over the number of groups.
+    assert [s.log_files[0].name for s in groups] == [f".record-index-000{i}-0_{3:017d}.log.1_0-0-0" for i in (0, 1)]
+
+
+# Attempts, strangers and damage
+
+
+def test_a_second_attempt_that_the_commit_does_not_name_is_invisible(golden_copy: Golden) -> None:
+    root = golden_copy("mor_avro_v9")
+    _, view = view_of(root)
+    wanted = {p: view.file_groups(p) for p in view.partitions()}
+    for path in [*root.glob("p*/*.parquet"), *root.glob("p*/.*.log.*")]:
+        parts = path.name.rsplit("_", 1) if ".log." in path.name else path.name.split("_")
+        token = "9-9999-9"
+        twin = f"{parts[0]}_{token}" if ".log." in path.name else f"{parts[0]}_{token}_{parts[2]}"
+        assert twin != path.name
+        (path.parent / twin).write_bytes(path.read_bytes())
+    _, view = view_of(root)
+    assert {p: view.file_groups(p) for p in view.partitions()} == wanted
+
+
+def test_strangers_in_partition_folders_are_ignored(golden_copy: Golden) -> None:
+    root = golden_copy("cow_simple_v9")
+    _, view = view_of(root)
+    wanted = all_slices(view)
+    for name in ("notes.txt", "_SUCCESS", "part-00000.parquet", ".x.crc", "a_b.parquet", "x_0-0-0_2026.parquet"):
+        (root / "p0" / name).write_bytes(b"?")
+    (root / "p0" / "deeper").mkdir()
+    (root / "p0" / "deeper" / "file.parquet").write_bytes(b"?")
+    _, view = view_of(root)
+    assert all_slices(view) == wanted
+
+
+def _with_commit(root: Path, metadata: CommitMetadata) -> str:
+    begin, done = "20270101000000000", "20270101000000001"
+    data = encode_body(metadata, Action.COMMIT, State.COMPLETED)
+    (root / f".hoodie/timeline/{begin}_{done}.commit").write_bytes(data)
+    return begin
+
+
+def test_a_report_that_leaves_the_table_is_refused(golden_copy: Golden) -> None:
+    root = golden_copy("cow_simple_v9")
+    stat = WriteStat("f-0", "../../etc/f-0_0-0-0_20270101000000000.parquet", "p0")
+    begin = _with_commit(root, CommitMetadata("UPSERT", {"p0": (stat,)}))
+    (root / "p0" / f"f-0_0-0-0_{begin}.parquet").write_bytes(b"x")
+    _, view = view_of(root)
+    with pytest.raises(CorruptTable, match="leaves the table"):
+        view.slices("p0")
+
+
+def test_a_report_without_names_counts_all_files_of_its_groups(golden_copy: Golden) -> None:
+    root = golden_copy("cow_simple_v9")
+    begin = _with_commit(root, CommitMetadata("UPSERT", {"p0": (WriteStat("f-0", None, "p0"),)}))
+    (root / "p0" / f"f-0_0-0-0_{begin}.parquet").write_bytes(b"x")
+    (root / "p0" / f"g-0_0-0-0_{begin}.parquet").write_bytes(b"x")
+    _, view = view_of(root)
+    found = ids(list(view.slices("p0")))
+    assert "f-0" in found and "g-0" not in found
+
+
+def test_a_truncated_report_is_an_error_and_not_a_guess(golden_copy: Golden) -> None:
+    root = golden_copy("cow_simple_v9")
+    client, _ = view_of(root)
+    path = root / client.active.path(client.completed_writes()[-1])
+    path.write_bytes(path.read_bytes()[:200])
+    _, view = view_of(root)
+    with pytest.raises(LakebedError, match=path.name):
+        all_slices(view)
+
+
+def test_a_retired_file_id_may_be_written_again(golden_copy: Golden) -> None:
+    """Writers with fixed file ids come back to an id that a delete of the partition retired."""
+    root = golden_copy("cow_delpart_reinsert_v9")
+    retired = "1caade12-3b32-43c0-8ac1-052b9425dcb7-0"
+    name = f"{retired}_0-0-0_20270101000000000.parquet"
+    _with_commit(root, CommitMetadata("UPSERT", {"p1": (WriteStat(retired, f"p1/{name}", "p1"),)}))
+    (root / "p1" / name).write_bytes(b"x")
+    _, view = view_of(root)
+    again = next(s for s in view.slices("p1") if s.file_group.file_id == retired)
+    assert again.base_file is not None and again.base_file.name == name
+    lives = [g for g in view.file_groups("p1") if g.id.file_id == retired]
+    assert [g.replaced_at for g in lives] == ["20261115111945423", None]
+    assert len(lives[0].slices) == 2 and len(lives[1].slices) == 1

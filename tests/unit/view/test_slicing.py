@@ -1,0 +1,188 @@
+"""Slicing and visibility as pure functions: made-up files, made-up timelines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakebed.model.files import BaseFile, FileGroupId, LogFile, LogKind
+from lakebed.storage.storage import FileInfo
+from lakebed.timeline.meta_client import Replacement
+from lakebed.view.file_system_view import FileSystemView
+from lakebed.view.slicing import GroupFiles, cut_slices, group_files, latest_slice, newest_base
+
+GROUP = FileGroupId("p", "f-0")
+
+
+def t(n: int) -> str:
+    return f"{20260101000000000 + n}"
+
+
+def base(begin: str, token: str = "0-0-0", extension: str = "parquet") -> str:
+    return f"f-0_{token}_{begin}.{extension}"
+
+
+def log(begin: str, version: int = 1, suffix: str = "") -> str:
+    return f".f-0_{begin}.log.{version}_0-0-0{suffix}"
+
+
+def group_of(*names: str) -> GroupFiles:
+    return group_files("p", [FileInfo(f"p/{name}", 1, 0) for name in names])["f-0"]
+
+
+def shape(group: GroupFiles, done: dict[str, str], opened: tuple[str, ...] = ()) -> list[tuple[str, bool, list[str]]]:
+    slices = cut_slices(group, done.get, opened)
+    return [(s.base_instant_time, s.base_file is not None, [f.instant_time for f in s.log_files]) for s in slices]
+
+
+def test_logs_go_by_completion_and_stand_by_begin() -> None:
+    group = group_of(base(t(1)), base(t(5)), log(t(4)), log(t(3)), log(t(2)), log(t(6)))
+    done = {t(1): t(1), t(2): t(9), t(3): t(4), t(4): t(6), t(5): t(7), t(6): t(8)}
+    assert shape(group, done) == [(t(1), True, [t(3)]), (t(5), True, [t(2), t(4), t(6)])]
+
+
+def test_a_log_that_completed_at_the_key_belongs_to_it() -> None:
+    assert shape(group_of(base(t(1)), base(t(5)), log(t(2))), {t(2): t(5)})[1] == (t(5), True, [t(2)])
+    assert shape(group_of(base(t(1)), base(t(5)), log(t(2))), {t(2): t(4)})[0] == (t(1), True, [t(2)])
+
+
+def test_groups_of_logs_alone() -> None:
+    assert shape(group_of(log(t(3)), log(t(1))), {t(1): t(9), t(3): t(4)}) == [(t(1), False, [t(1), t(3)])]
+    done = {t(1): t(2), t(3): t(4), t(6): t(7)}
+    before = group_of(log(t(1)), log(t(3)), base(t(5)), log(t(6)))
+    assert shape(before, done) == [(t(1), False, [t(1), t(3)]), (t(5), True, [t(6)])]
+
+
+def test_a_planned_compaction_takes_the_logs_that_complete_after_it() -> None:
+    group = group_of(base(t(1)), log(t(2)), log(t(3)), log(t(6)))
+    done = {t(2): t(4), t(3): t(7), t(6): t(8)}
+    assert shape(group, done, (t(5),)) == [(t(1), True, [t(2)]), (t(5), False, [t(3), t(6)])]
+    latest = latest_slice(group, done.get)
+    assert latest is not None and latest.base_instant_time == t(1)
+    assert [f.instant_time for f in latest.log_files] == [t(2), t(3), t(6)]
+
+
+def test_old_keys_of_14_digits_compare_with_begins() -> None:
+    old = "20260101000000"
+    group = group_of(base(old), log("20260101000000500"), log("20260101000001500"))
+    done = {"20260101000000500": "20260101000009000", "20260101000001500": "20260101000009500"}
+    assert shape(group, done) == [("20260101000000500", False, ["20260101000000500"]), (old, True, ["20260101000001500"])]
+
+
+def test_the_base_format_may_change_within_a_group() -> None:
+    group = group_of(base(t(1), extension="parquet"), base(t(2), extension="orc"), log(t(3)))
+    latest = latest_slice(group, {t(3): t(4)}.get)
+    assert latest is not None and latest.base_file is not None and latest.base_file.extension == "orc"
+
+
+def test_native_and_inline_logs_with_their_twins() -> None:
+    names = [f"f-0_0-0-0_{t(2)}_1.{kind}.parquet" for kind in ("deletes", "cdc", "log")]
+    group = group_of(base(t(1)), *names, log(t(3), 2), log(t(3), 10), log(t(3), suffix=".cdc"))
+    (piece,) = cut_slices(group, {}.get)
+    assert [(f.instant_time, f.version, f.kind) for f in piece.log_files] == [
+        (t(2), 1, LogKind.LOG),
+        (t(2), 1, LogKind.DELETES),
+        (t(2), 1, LogKind.CDC),
+        (t(3), 1, LogKind.CDC),
+        (t(3), 2, LogKind.LOG),
+        (t(3), 10, LogKind.LOG),
+    ]
+    latest = latest_slice(group, {}.get)
+    assert latest is not None and len(latest.log_files) == 4
+
+
+def test_of_two_attempts_the_later_is_taken_when_nothing_tells() -> None:
+    group = group_of(base(t(1), "0-9-9"), base(t(1), "0-10-3"))
+    (piece,) = cut_slices(group, {}.get)
+    assert piece.base_file is not None and piece.base_file.write_token == "0-10-3"
+    assert newest_base(group) == piece.base_file
+
+
+@dataclass
+class Commits:
+    """A timeline out of a dictionary: begin -> completion, None while pending."""
+
+    done: dict[str, str | None]
+    replaced: dict[FileGroupId, tuple[Replacement, ...]] = field(default_factory=dict)
+
+    def is_committed(self, begin: str) -> bool:
+        return self.done.get(begin) is not None
+
+    def completion_time(self, begin: str) -> str | None:
+        return self.done.get(begin)
+
+    def is_named(self, file: BaseFile | LogFile) -> bool:
+        return True
+
+    def replacements(self, group: FileGroupId, oldest_begin: str) -> tuple[Replacement, ...]:
+        return self.replaced.get(group, ())
+
+    def pending_compactions(self) -> Mapping[FileGroupId, tuple[str, ...]]:
+        return {}
+
+    def prefetch(self, begins: Iterable[str]) -> None:
+        pass
+
+
+@dataclass
+class Lister:
+    names: list[str]
+
+    def partitions(self) -> list[str]:
+        return ["p"]
+
+    def files(self, partition_path: str) -> list[FileInfo]:
+        return [FileInfo(f"{partition_path}/{name}", 1, 0) for name in self.names]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("bl"), st.integers(0, 20), st.one_of(st.none(), st.integers(0, 10))),
+        max_size=12,
+        unique_by=lambda w: w[1],
+    ),
+    st.one_of(st.none(), st.integers(0, 32)),
+    st.randoms(),
+)
+def test_a_snapshot_holds_what_was_completed_and_nothing_else(
+    writes: list[tuple[str, int, int | None]], at: int | None, random: object
+) -> None:
+    done = {t(begin): None if lasts is None else t(begin + lasts) for _, begin, lasts in writes}
+    names = [base(t(begin)) if kind == "b" else log(t(begin)) for kind, begin, _ in writes]
+    random.shuffle(names)  # type: ignore[attr-defined]
+    view = FileSystemView(Lister(names), Commits(done))
+    limit = None if at is None else t(at)
+    visible = {begin for begin, end in done.items() if end is not None and (limit is None or end <= limit)}
+    bases = sorted(t(b) for kind, b, _ in writes if kind == "b" and t(b) in visible)
+    logs = sorted(t(b) for kind, b, _ in writes if kind == "l" and t(b) in visible)
+    slices = view.slices("p", limit)
+    assert len(slices) == (1 if visible else 0)
+    for piece in slices:
+        newest = bases[-1] if bases else None
+        assert (piece.base_file.instant_time if piece.base_file else None) == newest
+        wanted = [b for b in logs if newest is None or (done[b] or "") >= newest]
+        assert [f.instant_time for f in piece.log_files] == wanted
+    optimized = view.read_optimized_slices("p", limit)
+    assert [s.base_instant_time for s in optimized] == bases[-1:]
+    if limit is None:
+        everything = [f for g in view.file_groups("p") for s in g.slices for f in (s.base_file, *s.log_files) if f]
+        assert sorted(f.instant_time for f in everything) == sorted(visible)
+
+
+def test_the_first_log_of_a_group_may_be_uncommitted() -> None:
+    view = FileSystemView(Lister([log(t(1)), log(t(2))]), Commits({t(1): None, t(2): t(3)}))
+    (piece,) = view.slices("p")
+    assert [f.instant_time for f in piece.log_files] == [t(2)]
+
+
+def test_late_writes_to_a_replaced_group_stay_hidden_until_its_next_life() -> None:
+    done = {t(1): t(2), t(3): t(8), t(9): t(10)}
+    commits = Commits(done, {GROUP: (Replacement(t(4), t(6)),)})
+    names = [base(t(1)), log(t(3))]
+    assert FileSystemView(Lister(names), commits).slices("p") == ()
+    assert len(FileSystemView(Lister(names), commits).slices("p", t(5))) == 1
+    (again,) = FileSystemView(Lister([*names, log(t(9))]), commits).slices("p")
+    assert [f.instant_time for f in again.log_files] == [t(9)] and again.base_file is None
