@@ -16,7 +16,7 @@ from lakebed.errors import (
 )
 from lakebed.merge.record_merger import RecordMerger, register_merger
 from lakebed.read.scan import Scan
-from lakebed.table import Table, open
+from lakebed.table import Table, open  # noqa: A004 - `lakebed.open` is the front door
 
 __version__ = "0.1.0"
 

@@ -30,7 +30,9 @@ class LakebedError(Exception):
         where = f"{self.file}: " if self.file else ""
         at = f" (at byte {self.offset})" if self.offset is not None else ""
         next_step = f" {self.hint}" if self.hint else ""
-        return f"{where}{self.what}{at}.{next_step}" if not self.what.endswith(".") else f"{where}{self.what}{next_step}"
+        return (
+            f"{where}{self.what}{at}.{next_step}" if not self.what.endswith(".") else f"{where}{self.what}{next_step}"
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.what, self.file, self.offset, self.hint))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -138,6 +137,3 @@ def open(  # noqa: A001 - `lakebed.open(path)` is the name people look for
     url = os.fspath(path) if isinstance(path, os.PathLike) else path
     client = MetaClient.open(open_storage(url, storage_options))
     return Table(client, ReadOptions().override(options))
-
-
-_ = Path

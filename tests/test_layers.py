@@ -68,7 +68,9 @@ def test_imports_go_down_only() -> None:
             if (path.relative_to(PACKAGE).as_posix(), ".".join(module.split(".")[:2])) in LAZY_IMPORTS:
                 continue
             if ROWS.get(there, 99) >= ROWS[here]:
-                wrong.append(f"{path.relative_to(ROOT)}:{line} (row {ROWS[here]}) imports {module} (row {ROWS.get(there)})")
+                wrong.append(
+                    f"{path.relative_to(ROOT)}:{line} (row {ROWS[here]}) imports {module} (row {ROWS.get(there)})"
+                )
     assert not wrong, "\n".join(wrong)
 
 

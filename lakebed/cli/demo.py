@@ -21,15 +21,17 @@ BAR_BYTES = 4000
 
 
 def demo(
-    keep: Annotated[Path | None, typer.Option(help="Unpack the table here and leave it, to try other commands.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Unpack the table here and leave it, to try other commands.")
+    ] = None,
 ) -> None:
     """The tour: open a table, look at its timeline and slices, read it, travel in time."""
     with tempfile.TemporaryDirectory() as folder:
         home = keep or Path(folder)
-        with resources.as_file(resources.files("lakebed.cli").joinpath(ARCHIVE)) as packed:
-            with zipfile.ZipFile(packed) as archive:
-                name = archive.namelist()[0].split("/")[0]
-                archive.extractall(home)
+        packed = resources.files("lakebed.cli").joinpath(ARCHIVE)
+        with packed.open("rb") as source, zipfile.ZipFile(source) as archive:
+            name = archive.namelist()[0].split("/")[0]
+            archive.extractall(home)
         tour(open_table(home / name))
         if keep is not None:
             console.print(f"\nThe table is in [bold]{home / name}[/]: try `lakebed show {home / name}`")
@@ -41,9 +43,9 @@ def tour(table: Table) -> None:
     console.print(repr(table), highlight=False)
     _step("2. Its timeline: four writes, then a compaction that somebody planned and nobody ran yet")
     print_table(table.inspect.timeline().select(["instant", "action", "state", "operation"]), as_json=False)
-    _step("3. Its file slices: a sorted level-1 base file and level-0 logs per file group")
+    _step("3. Its file slices: one level-1 base file and the level-0 logs on top, per file group")
     console.print(levels(table))
-    _step("4. A snapshot merges base and logs; a read-optimized query takes base files only")
+    _step("4. A snapshot merges base and logs; read-optimized takes base files only")
     own = [name for name in table.schema.names if not name.startswith("_hoodie")]
     print_table(table.scan(columns=own, limit=5).to_arrow(), as_json=False)
     rows = {"snapshot": table.scan().count(), "read optimized": table.scan(query="read_optimized").count()}

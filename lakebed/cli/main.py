@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version as package_version
 from typing import Annotated
 
 import typer
 
-from lakebed import __version__
 from lakebed.cli.demo import demo
 from lakebed.cli.dump import hfile_app, log_app
 from lakebed.cli.output import errors
@@ -30,10 +30,12 @@ app.add_typer(hfile_app, name="hfile")
 
 
 @app.callback(invoke_without_command=True)
-def version_option(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
+def version_option(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
     """Options before any command."""
     if version:
-        typer.echo(f"lakebed {__version__}")
+        typer.echo(f"lakebed {package_version('lakebed')}")
         raise typer.Exit
 
 

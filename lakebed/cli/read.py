@@ -39,7 +39,9 @@ def read(
     chosen = [name.strip() for name in columns.split(",")] if columns else None
     if query == "incremental":
         if start is None:
-            raise InvalidRequest("--query incremental needs --start", hint="Give a completion time, e.g. from `lakebed timeline`.")
+            raise InvalidRequest(
+                "--query incremental needs --start", hint="Give a completion time, e.g. from `lakebed timeline`."
+            )
         scan = table.incremental(start, end, columns=chosen, filter=where, memory=memory)
         scan = scan if limit is None else scan.limit(limit)
     else:
@@ -72,7 +74,9 @@ def write_rows(scan: Scan, output: Path) -> int:
     writers = {".parquet": _write_parquet, ".csv": _write_csv, ".json": _write_json}
     writer = writers.get(output.suffix.lower())
     if writer is None:
-        raise InvalidRequest(f"cannot write {output.suffix or 'a file without an ending'}", hint="Use .parquet, .csv or .json.")
+        raise InvalidRequest(
+            f"cannot write {output.suffix or 'a file without an ending'}", hint="Use .parquet, .csv or .json."
+        )
     partial = output.with_name(f".{output.name}.partial")
     try:
         rows = writer(scan, partial)
@@ -95,7 +99,9 @@ def _write_csv(scan: Scan, path: Path) -> int:
     schema = scan.schema
     nested = [field.name for field in schema if pa.types.is_nested(field.type) or pa.types.is_binary(field.type)]
     if nested:
-        raise InvalidRequest(f"CSV cannot hold the columns {', '.join(nested)}", hint="Choose others with --columns, or write .json.")
+        raise InvalidRequest(
+            f"CSV cannot hold the columns {', '.join(nested)}", hint="Choose others with --columns, or write .json."
+        )
     rows = 0
     with pa_csv.CSVWriter(path, schema) as sink:
         for batch in scan.to_batches():

@@ -7,7 +7,7 @@ from typing import Annotated
 import pyarrow.compute as pc
 import typer
 
-from lakebed.cli.output import console, print_json, print_pairs, print_table, size_text
+from lakebed.cli.output import print_json, print_pairs, print_table, size_text
 from lakebed.table import open as open_table
 
 PathArgument = Annotated[str, typer.Argument(help="Folder or URL of the table.")]
@@ -41,7 +41,9 @@ def show(path: PathArgument, as_json: JsonOption = False) -> None:
         "completed instants": completed.num_rows,
         "pending instants": pending,
         "last completed": pc.max(completed["completion"]).as_py() if completed.num_rows else None,
-        "columns": [{"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in table.schema],
+        "columns": [
+            {"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in table.schema
+        ],
     }
     if as_json:
         print_json(facts)
@@ -82,6 +84,3 @@ def commit(
 def config(path: PathArgument, as_json: JsonOption = False) -> None:
     """The table's properties, and where each value comes from."""
     print_table(open_table(path).inspect.config(), as_json=as_json)
-
-
-_ = console

@@ -1,0 +1,1 @@
+"""Options and table settings: each declared once."""

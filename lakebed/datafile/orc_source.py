@@ -1,7 +1,8 @@
 """An ORC base file as a stream of Arrow batches, one stripe in memory at a time.
 
 ORC files carry Hudi's footer keys but no statistics that Arrow shows, so nothing is pruned inside a file; a key range
-still cuts rows. Nothing marks an ORC file as sorted.
+still cuts rows. Nothing marks an ORC file as sorted. Neither does the format have checksums: damage inside a stripe is
+noticed only where decoding fails.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import cached_property
 import pyarrow as pa
 from pyarrow import orc
 
-from lakebed.datafile.source import DEFAULT_BATCH_ROWS, MAX_KEY, MIN_KEY, ReadCounters, arrow_errors
+from lakebed.datafile.source import DEFAULT_BATCH_ROWS, MAX_KEY, MIN_KEY, ReadCounters, arrow_errors, checked_schema
 from lakebed.errors import CorruptTable
 from lakebed.model.key_range import KeyRange, java_bound
 from lakebed.model.schema import RECORD_KEY
@@ -45,7 +46,7 @@ class OrcSource:
                 raise CorruptTable("the file does not begin as an ORC file", file=label, offset=0)
             self._orc = orc.ORCFile(file)
             described: pa.Schema = self._orc.schema
-            self.schema: pa.Schema = described.remove_metadata()
+            self.schema: pa.Schema = checked_schema(described, label)
             self.num_rows: int = self._orc.nrows
             self._stripes: int = self._orc.nstripes
             raw: Mapping[bytes, bytes] = described.metadata or {}

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.datafile.source import DEFAULT_BATCH_ROWS, MAX_KEY, MIN_KEY, ReadCounters, arrow_errors
+from lakebed.datafile.source import DEFAULT_BATCH_ROWS, MAX_KEY, MIN_KEY, ReadCounters, arrow_errors, checked_schema
 from lakebed.errors import CorruptTable
 from lakebed.model.key_range import KeyRange, java_bound
 from lakebed.model.schema import RECORD_KEY
@@ -65,7 +65,7 @@ class ParquetSource:
                 page_checksum_verification=True,
             )
             self._metadata = self._parquet.metadata
-            self.schema: pa.Schema = self._parquet.schema_arrow.remove_metadata()
+            self.schema: pa.Schema = checked_schema(self._parquet.schema_arrow, label)
             self.num_rows: int = self._metadata.num_rows
             self._groups = [self._metadata.row_group(i) for i in range(self._metadata.num_row_groups)]
             rows = [group.num_rows for group in self._groups]

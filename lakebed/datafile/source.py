@@ -90,5 +90,15 @@ def arrow_errors(label: str) -> Iterator[None]:
         raise CorruptTable(_one_line(error), file=label) from error
 
 
+def checked_schema(schema: pa.Schema, label: str) -> pa.Schema:
+    """A file's schema without metadata; names must be text (Arrow decodes them late) and, on top, differ."""
+    with arrow_errors(label):
+        str(schema)
+        names = schema.names
+    if len(set(names)) < len(names):
+        raise CorruptTable("two columns have one name", file=label)
+    return schema.remove_metadata()
+
+
 def _one_line(error: BaseException) -> str:
     return (" ".join(str(error).split()) or type(error).__name__)[:300]

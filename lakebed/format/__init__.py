@@ -1,0 +1,1 @@
+"""On-disk grammars: bytes to values and back, without I/O."""

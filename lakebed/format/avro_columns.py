@@ -7,8 +7,8 @@ them over its field and returns one Arrow array, of exactly the type `model.sche
 null reads the records that have a value apart and spreads them out again; arrays and maps go round by round, one item
 of every record that still has one. Columns nobody asked for are walked over without being built.
 
-Two things are left to the plain decoder of fastavro: arrays so uneven that a round would serve a handful of records,
-and nothing else; its answer is the same.
+Arrays so uneven that a round would serve a handful of records are left to the plain decoder of `avro_plain`, whose
+answer is the same.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import CorruptTable, UnsupportedFormat
+from lakebed.format.avro_compile import compile_record
 from lakebed.format.avro_cursor import Chunk, Ints, Records, Rows
 from lakebed.format.avro_plain import decode_plain
-from lakebed.format.avro_readers import RecordReader, UnevenItemsError, compile_record
+from lakebed.format.avro_readers import RecordReader, UnevenItemsError
 
 CONTENT_VERSION = 3
 CHUNK_ROWS = 32 * 1024

@@ -12,16 +12,15 @@ value takes, which bounds how many items a damaged count can promise; `width` is
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakebed.errors import CorruptTable, UnsupportedFormat
+from lakebed.errors import CorruptTable
 from lakebed.format.avro_cursor import Ints, Rows, bits, int_array
-from lakebed.model.schema import avro_to_arrow, load_avro
 
 _FULL_ROUND = 64
 _WASTE = 64 * 1024
@@ -42,7 +41,9 @@ class Reader(ABC):
     def read(self, rows: Rows, want: bool) -> pa.Array | None: ...
 
 
-class _Null(Reader):
+class NullReader(Reader):
+    """Nothing is stored."""
+
     type = pa.null()
     least = width = 0
 
@@ -50,7 +51,9 @@ class _Null(Reader):
         return pa.nulls(len(rows)) if want else None
 
 
-class _Boolean(Reader):
+class BooleanReader(Reader):
+    """One byte, 0 or 1."""
+
     type = pa.bool_()
     width = 1
 
@@ -62,7 +65,7 @@ class _Boolean(Reader):
         return pa.Array.from_buffers(pa.bool_(), len(rows), [None, bits(values.view(np.bool_))]) if want else None
 
 
-class _Integer(Reader):
+class IntegerReader(Reader):
     """int and long with all their logical types; Arrow keeps the same number."""
 
     def __init__(self, data_type: pa.DataType, *, is_long: bool) -> None:
@@ -80,7 +83,7 @@ class _Integer(Reader):
         return _primitive(self.type, values if self._is_long else values.astype(np.int32))
 
 
-class _Float(Reader):
+class FloatReader(Reader):
     """float and double: the bytes are Arrow's."""
 
     def __init__(self, data_type: pa.DataType) -> None:
@@ -94,7 +97,7 @@ class _Float(Reader):
         return _primitive(self.type, rows.fixed(self.least))
 
 
-class _Bytes(Reader):
+class BytesReader(Reader):
     """bytes and string; a string must be UTF-8."""
 
     def __init__(self, data_type: pa.DataType) -> None:
@@ -113,7 +116,9 @@ class _Bytes(Reader):
             raise CorruptTable("a string is not UTF-8", file=rows.chunk.file, offset=rows.chunk.base) from error
 
 
-class _Enum(Reader):
+class EnumReader(Reader):
+    """The number of a symbol, read as its text."""
+
     type = pa.string()
 
     def __init__(self, symbols: list[str]) -> None:
@@ -127,7 +132,9 @@ class _Enum(Reader):
         return self._symbols.take(int_array(index.astype(np.int32))) if want else None
 
 
-class _Fixed(Reader):
+class FixedReader(Reader):
+    """Bytes of one length."""
+
     def __init__(self, size: int) -> None:
         self.type = pa.binary(size)
         self.least = self.width = size
@@ -139,7 +146,7 @@ class _Fixed(Reader):
         return _primitive(self.type, rows.fixed(self.least))
 
 
-class _Decimal(Reader):
+class DecimalReader(Reader):
     """A big-endian two's complement number of any length into Arrow's 16 little-endian bytes."""
 
     def __init__(self, data_type: pa.DataType, size: int | None) -> None:
@@ -177,7 +184,7 @@ class _Decimal(Reader):
         return array
 
 
-class _Union(Reader):
+class UnionReader(Reader):
     """A union of one type, with null or without."""
 
     def __init__(self, item: Reader, branches: int, value_branch: int) -> None:
@@ -232,7 +239,7 @@ class RecordReader(Reader):
         return arrays
 
 
-class _Repeated(Reader):
+class RepeatedReader(Reader):
     """An array, or a map as an array of entries.
 
     Blocks of items follow each other until an empty one: a count and the items, or a negative count, the size of
@@ -314,99 +321,3 @@ def _spread(some: Rows, counts: Ints, width: int, live: Ints) -> tuple[Ints, Row
 
 def _primitive(data_type: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(data_type, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
-
-
-# --- from a schema to readers -----------------------------------------------------------------------------------------
-
-
-def compile_record(schema_json: str) -> RecordReader:
-    """The reader of a record schema."""
-    loaded = load_avro(schema_json)
-    arrow = avro_to_arrow(loaded)
-    return _Compiler().record(loaded, "", pa.struct(list(arrow)))
-
-
-class _Compiler:
-    """Walks the Avro schema beside its Arrow type, which has been checked by `avro_to_arrow` already."""
-
-    def __init__(self) -> None:
-        self._named: dict[str, Reader] = {}
-
-    def record(self, schema: Mapping[str, Any], namespace: str, data_type: pa.DataType) -> RecordReader:
-        name, space = _full_name(schema, namespace)
-        fields = [
-            (raw["name"], self._reader(raw["type"], space, field.type))
-            for raw, field in zip(schema["fields"], data_type, strict=True)
-        ]
-        reader = RecordReader(data_type, fields)
-        self._named[name] = reader
-        return reader
-
-    def _reader(self, schema: Any, namespace: str, data_type: pa.DataType) -> Reader:
-        if isinstance(schema, list):
-            return self._union(schema, namespace, data_type)
-        if isinstance(schema, str):
-            return _leaf(schema, data_type) or self._reference(schema, namespace)
-        kind = schema["type"]
-        if not isinstance(kind, str):
-            return self._reader(kind, namespace, data_type)
-        if kind in ("record", "error"):
-            return self.record(schema, namespace, data_type)
-        if kind == "array":
-            return self._repeated(data_type, self._reader(schema["items"], namespace, data_type.value_type))
-        if kind == "map":
-            entry = pa.struct([data_type.key_field, data_type.item_field])
-            value = self._reader(schema["values"], namespace, data_type.item_type)
-            return self._repeated(data_type, RecordReader(entry, [("key", _Bytes(pa.string())), ("value", value)]))
-        if kind == "fixed":
-            size = schema["size"]
-            decimal = pa.types.is_decimal(data_type)
-            fixed: Reader = _Decimal(data_type, size) if decimal else _Fixed(size)
-            self._named[_full_name(schema, namespace)[0]] = fixed
-            return fixed
-        if kind == "enum":
-            symbols = schema.get("symbols")
-            if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
-                raise CorruptTable("an Avro enum has no list of symbols")
-            reader = _Enum(symbols)
-            self._named[_full_name(schema, namespace)[0]] = reader
-            return reader
-        return _leaf(kind, data_type) or self._reader(kind, namespace, data_type)
-
-    def _repeated(self, data_type: pa.DataType, item: Reader) -> Reader:
-        if not item.least:
-            raise UnsupportedFormat("an array of items that take no bytes is not readable")
-        return _Repeated(data_type, item)
-
-    def _union(self, branches: list[Any], namespace: str, data_type: pa.DataType) -> Reader:
-        at = next((index for index, branch in enumerate(branches) if branch != "null"), 0)
-        item = self._reader(branches[at], namespace, data_type) if branches else _Null()
-        return _Union(item, len(branches), at)
-
-    def _reference(self, name: str, namespace: str) -> Reader:
-        full = name if "." in name or not namespace else f"{namespace}.{name}"
-        return self._named[full] if full in self._named else self._named[name]
-
-
-def _leaf(kind: str, data_type: pa.DataType) -> Reader | None:
-    if kind == "null":
-        return _Null()
-    if kind == "boolean":
-        return _Boolean()
-    if kind in ("int", "long"):
-        return _Integer(data_type, is_long=kind == "long")
-    if kind in ("float", "double"):
-        return _Float(data_type)
-    if kind == "bytes" and pa.types.is_decimal(data_type):
-        return _Decimal(data_type, None)
-    if kind in ("bytes", "string"):
-        return _Bytes(data_type)
-    return None
-
-
-def _full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-    """The full name of a named type, and the namespace that holds inside it; as in `avro_to_arrow`."""
-    name, space = schema["name"], schema.get("namespace", namespace)
-    if "." in name:
-        return name, name.rpartition(".")[0]
-    return (f"{space}.{name}" if space else name), space

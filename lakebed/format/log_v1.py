@@ -14,8 +14,9 @@
 
 Files were appended to by tasks that could die, so a stretch that is no block is an expected sight: it comes out as a
 CORRUPT block and reading goes on at the next magic. A stretch is corrupt when its length runs past the end of the
-file, when the trailer disagrees with the length, or when neither the end nor a magic follows. A block whose frame is
-sound but whose inside contradicts itself was not torn by a dying task; that is an error.
+file, when the trailer disagrees with the length, or when neither the end nor a magic follows (a writer may die inside
+the next magic: fewer bytes than a magic count as the end). A block whose frame is sound but whose inside contradicts
+itself was not torn by a dying task; that is an error.
 
 Only frames and headers are read; contents are skipped.
 """
@@ -136,7 +137,7 @@ def _frame_end(window: _Window, offset: int, *, ahead: bool = True) -> int | Non
     tail = window.get(end - _TRAILER, _TRAILER + follows, ahead=ahead)
     if int.from_bytes(tail[:_TRAILER], "big", signed=True) != _LENGTH_AT + length:
         return None
-    return end if follows == 0 or tail[_TRAILER:] == MAGIC else None
+    return end if follows < len(MAGIC) or tail[_TRAILER:] == MAGIC else None
 
 
 def _read_block(window: _Window, offset: int, end: int, file: str) -> LogBlock:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lakebed.errors import InvalidRequest
 from lakebed.merge.fold import Groups, Verdict
 from lakebed.merge.record_merger import RecordMerger
-from lakebed.merge.vectors import Ints, index_array, index_array_with_nulls
+from lakebed.merge.vectors import Bools, Ints, index_array, index_array_with_nulls
 from lakebed.merge.window import Window, concat_chunks, marked
 
 
@@ -45,7 +45,7 @@ def fold_custom(window: Window, groups: Groups, names: list[str], merger: Record
         at = begin[keys] + number
         newer = _rows(window, columns, groups.rows[at])
         older = so_far.take(index_array(keys))
-        newer = _fill_absent(window, groups.runs[at], older, newer)
+        newer = _fill_absent(window, groups.runs[at], older, newer, ~empty[keys])
         merging = np.flatnonzero(~empty[keys])
         merged = _call(merger, older.take(index_array(merging)), newer.take(index_array(merging)), rule.key)
         dead = marked(merged, rule)
@@ -66,10 +66,10 @@ def _rows(window: Window, names: list[str], rows: Ints) -> pa.Table:
     return pa.table([window.take(name, rows) for name in names], names=names)
 
 
-def _fill_absent(window: Window, runs: Ints, older: pa.Table, newer: pa.Table) -> pa.Table:
+def _fill_absent(window: Window, runs: Ints, older: pa.Table, newer: pa.Table, alive: Bools) -> pa.Table:
     """Columns that a partial log does not have are taken from the older row before the merger sees them."""
     facts = window.facts
-    partial = facts.is_partial[runs]
+    partial = facts.is_partial[runs] & alive
     if not partial.any():
         return newer
     columns = []

@@ -21,7 +21,6 @@ from lakebed.config.options import ReadOptions
 from lakebed.datafile.base_file import open_base_file
 from lakebed.datafile.log_file import has_parquet_content, open_log_file, parquet_source, read_block
 from lakebed.datafile.log_scan import LogRun, LogScan, ScannedLog, scan_slice
-from lakebed.datafile.parquet_source import ParquetSource
 from lakebed.datafile.source import ReadCounters
 from lakebed.errors import CorruptTable
 from lakebed.merge.hash_merge import hash_merge
@@ -160,7 +159,9 @@ class FileGroupReader:
         files = [open_log_file(self.storage, log) for log in piece.log_files]
         base = piece.base_file
         scan = scan_slice(
-            files, lambda time: time in here or time in self.committed, base_instant_time=base and base.instant_time
+            files,
+            lambda time: time in here or time in self.committed,
+            base_instant_time=base.instant_time if base else None,
         )
         if not any(_is_appended(file) for file in files):
             scan.require_intact()
@@ -274,7 +275,9 @@ class FileGroupReader:
 
 def _is_appended(scanned: ScannedLog) -> bool:
     """A log of an older table version, to which several instants appended: a torn block there is a failed append."""
-    return any(block.header and block.instant_time != scanned.log.instant_time for block in scanned.blocks if block.header)
+    return any(
+        block.header and block.instant_time != scanned.log.instant_time for block in scanned.blocks if block.header
+    )
 
 
 def _cut(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:

@@ -44,9 +44,7 @@ def hash_merge(
     if len(bases) > 1:
         raise InvalidRequest("a file slice has one base file at most")
     if len(ordered) < 2 or not bases or keep_deletes:
-        yield from sorted_merge(
-            runs, rule, schema, memory=memory, read_buffer=read_buffer, keep_deletes=keep_deletes
-        )
+        yield from sorted_merge(runs, rule, schema, memory=memory, read_buffer=read_buffer, keep_deletes=keep_deletes)
         return
     facts = RunFacts(ordered, rule, schema)
     logs = _load(ordered, facts, memory // 2)

@@ -48,7 +48,9 @@ def merge_vectors(
 ) -> list[MergeVector]:
     """The dead rows of every run, in the order in which the runs were given."""
     if not rule.picks_whole_records or any(run.is_partial for run in runs):
-        raise InvalidRequest("merge vectors need a rule that picks whole records", hint="Read through the merge instead.")
+        raise InvalidRequest(
+            "merge vectors need a rule that picks whole records", hint="Read through the merge instead."
+        )
     ordered = in_fold_order(runs)
     counts = [0] * len(ordered)
     wanted = columns_for_vectors(rule)

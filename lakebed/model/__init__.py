@@ -1,0 +1,1 @@
+"""Values that everyone shares."""

@@ -25,6 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import CorruptTable, UnsupportedFormat
+from lakebed.model.avro_types import is_text
 
 _PRIMITIVES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -181,7 +182,7 @@ class _Parser:
         return tuple(self._field(item, depth) for item in raw)
 
     def _field(self, item: Any, depth: int) -> IdField:
-        if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
+        if not isinstance(item, Mapping) or not isinstance(item.get("name"), str) or not is_text(item["name"]):
             raise CorruptTable("a field of a stored schema has no name", file=self._file)
         optional = item.get("optional", True) is not False
         return self._typed(_whole(item, "id", self._file), item["name"], optional, item.get("type"), depth + 1)

@@ -7,53 +7,23 @@ what part of it speaks about some columns only (`restricted_to`). All three err 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import InvalidRequest
-from lakebed.model import sql
-from lakebed.model.expression import (
-    And,
-    Call,
-    Compare,
-    Field,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Node,
-    Not,
-    Or,
-    constant,
-    emit,
-    fields,
-    to_sql,
-)
-from lakebed.model.key_range import KeyRange, prefix_range
+from lakebed.model import skipping, sql
+from lakebed.model.expression import And, Field, In, Literal, Node, fields
+from lakebed.model.expression_arrow import constant, emit
+from lakebed.model.expression_sql import to_sql
+from lakebed.model.key_range import KeyRange
 from lakebed.model.literals import of_python
+from lakebed.model.skipping import ColumnStats
 
-
-@dataclass(frozen=True, slots=True)
-class ColumnStats:
-    """What is known of a column in a file; None is unknown. Bounds need not be reached, but must hold.
-
-    Values are Python's (`int`, `str`, `date`, ...); a timestamp without zone counts as UTC.
-    """
-
-    min: Any = None
-    max: Any = None
-    null_count: int | None = None
-    rows: int | None = None
-
-    @property
-    def all_null(self) -> bool:
-        return self.rows is not None and self.null_count is not None and self.null_count >= self.rows
+__all__ = ["ColumnStats", "Expression", "KeyRange", "Predicate", "is_in", "parse_expression", "parse_predicate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +63,10 @@ class Predicate:
     @property
     def conjuncts(self) -> tuple[Predicate, ...]:
         """Conditions that must all hold."""
-        return tuple(Predicate(node) for node in _conjuncts(_positive(self.root)))
+        return tuple(Predicate(node) for node in skipping.conjuncts(skipping.positive(self.root)))
 
     def __and__(self, other: Predicate) -> Predicate:
-        return Predicate(And((*_conjuncts(self.root), *_conjuncts(other.root))))
+        return Predicate(And((*skipping.conjuncts(self.root), *skipping.conjuncts(other.root))))
 
     def to_sql(self) -> str:
         return to_sql(self.root)
@@ -114,16 +84,16 @@ class Predicate:
 
     def key_range(self, column: str) -> KeyRange | None:
         """A range of a text column in which every match lies, None when it may be anywhere."""
-        found = _key_range(_positive(self.root), column)
+        found = skipping.key_range(skipping.positive(self.root), column)
         return None if found.is_all else found
 
     def may_match(self, stats: Mapping[str, ColumnStats]) -> bool:
         """False only when no row of a file with these statistics can match. Nested fields go by dotted name."""
-        return _may_match(_positive(self.root), stats)
+        return skipping.may_match(skipping.positive(self.root), stats)
 
     def restricted_to(self, columns: Collection[str]) -> Predicate | None:
         """What the condition demands of these columns alone; None when nothing."""
-        node = _restrict(_positive(self.root), frozenset(columns))
+        node = skipping.restrict(skipping.positive(self.root), frozenset(columns))
         return None if node is None else Predicate(node)
 
 
@@ -175,195 +145,3 @@ def _run(root: Node, batch: pa.RecordBatch, data_type: pa.DataType) -> Any:
     except KeyError as error:
         raise InvalidRequest(f"{to_sql(root)!r} needs a column that is not there: {error}") from error
     return pa.repeat(out, batch.num_rows).cast(data_type) if isinstance(out, pa.Scalar) else out
-
-
-# --- shape ------------------------------------------------------------------------------------------------------------
-
-_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-_SWAPPED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<=", "<=>": "<=>"}
-
-
-def _positive(node: Node, negate: bool = False) -> Node:
-    """The same condition with every NOT pushed down to where it cannot go further; valid in three-valued logic."""
-    match node:
-        case Not(arg):
-            return _positive(arg, not negate)
-        case And(args):
-            parts = tuple(_positive(arg, negate) for arg in args)
-            return Or(parts) if negate else And(parts)
-        case Or(args):
-            parts = tuple(_positive(arg, negate) for arg in args)
-            return And(parts) if negate else Or(parts)
-        case Compare(op, left, right) if negate and op in _OPPOSITE:
-            return Compare(_OPPOSITE[op], left, right)
-        case Literal(bool() as value, data_type) if negate:
-            return Literal(not value, data_type)
-    return Not(node) if negate else node
-
-
-def _conjuncts(node: Node) -> tuple[Node, ...]:
-    return tuple(part for arg in node.args for part in _conjuncts(arg)) if isinstance(node, And) else (node,)
-
-
-def _restrict(node: Node, columns: frozenset[str]) -> Node | None:
-    if isinstance(node, And):
-        kept = [part for arg in node.args if (part := _restrict(arg, columns)) is not None]
-        return None if not kept else kept[0] if len(kept) == 1 else And(tuple(kept))
-    if isinstance(node, Or):
-        parts = [_restrict(arg, columns) for arg in node.args]
-        known = tuple(part for part in parts if part is not None)
-        return Or(known) if len(known) == len(parts) else None
-    mentioned = {field.path[0] for field in fields(node)}
-    return node if mentioned <= columns else None
-
-
-def _sided(node: Compare) -> tuple[str, Field, Any] | None:
-    """`column op constant`, whichever way round it was written."""
-    match node.left, node.right:
-        case Field() as field, Literal(value):
-            return node.op, field, value
-        case Literal(value), Field() as field:
-            return _SWAPPED[node.op], field, value
-    return None
-
-
-# --- keys -------------------------------------------------------------------------------------------------------------
-
-_ALL = KeyRange()
-_NONE = KeyRange.of_points(())
-
-
-def _key_range(node: Node, column: str) -> KeyRange:
-    match node:
-        case And(args):
-            out = _ALL
-            for arg in args:
-                out = out.intersect(_key_range(arg, column))
-            return out
-        case Or(args):
-            out = _NONE
-            for arg in args:
-                out = out.union(_key_range(arg, column))
-            return out
-        case Literal(value):
-            return _ALL if value is True else _NONE
-        case Compare():
-            sided = _sided(node)
-            if sided is not None and sided[1].path == (column,):
-                return _compare_range(sided[0], sided[2])
-        case In(Field(path), values) if path == (column,):
-            texts = [value.value for value in values if value.value is not None]
-            return KeyRange.of_points(texts) if all(isinstance(text, str) for text in texts) else _ALL
-        case Like(Field(path), pattern, ignore_case, regex) if path == (column,) and not ignore_case and not regex:
-            prefix, exact = like_prefix(pattern)
-            return KeyRange.of_points([prefix]) if exact else prefix_range(prefix)
-        case Call("startswith", (Field(path), Literal(str() as prefix))) if path == (column,):
-            return prefix_range(prefix)
-    return _ALL
-
-
-def _compare_range(op: str, value: Any) -> KeyRange:
-    if value is None:
-        return _ALL if op == "<=>" else _NONE
-    if not isinstance(value, str):
-        return _ALL
-    match op:
-        case "=" | "<=>":
-            return KeyRange.of_points([value])
-        case "<" | "<=":
-            return KeyRange(None, value, high_inclusive=op == "<=")
-        case ">" | ">=":
-            return KeyRange(value, None, low_inclusive=op == ">=")
-    return _ALL
-
-
-def like_prefix(pattern: str) -> tuple[str, bool]:
-    """The fixed beginning of a LIKE pattern, and whether it is all there is."""
-    out: list[str] = []
-    position = 0
-    while position < len(pattern):
-        char = pattern[position]
-        if char in "%_":
-            return "".join(out), False
-        if char == "\\" and position + 1 < len(pattern):
-            position += 1
-            char = pattern[position]
-        out.append(char)
-        position += 1
-    return "".join(out), True
-
-
-# --- statistics -------------------------------------------------------------------------------------------------------
-
-
-def _may_match(node: Node, stats: Mapping[str, ColumnStats]) -> bool:
-    match node:
-        case And(args):
-            return all(_may_match(arg, stats) for arg in args)
-        case Or(args):
-            return any(_may_match(arg, stats) for arg in args)
-        case Literal(value):
-            return value is True
-        case IsNull(Field() as field):
-            known = stats.get(field.name)
-            return known is None or known.null_count != 0
-        case Not(IsNull(Field() as field)):
-            known = stats.get(field.name)
-            return known is None or not known.all_null
-        case Compare():
-            sided = _sided(node)
-            if sided is not None:
-                return _compare_may_match(*sided, stats.get(sided[1].name))
-        case In(Field() as field, values):
-            known = stats.get(field.name)
-            return any(_compare_may_match("=", field, value.value, known) for value in values)
-        case Like(Field() as field, pattern, ignore_case, regex) if not ignore_case and not regex:
-            prefix, exact = like_prefix(pattern)
-            return _range_may_match(
-                KeyRange.of_points([prefix]) if exact else prefix_range(prefix), stats.get(field.name)
-            )
-        case Call("startswith", (Field() as field, Literal(str() as prefix))):
-            return _range_may_match(prefix_range(prefix), stats.get(field.name))
-    return True
-
-
-def _range_may_match(wanted: KeyRange, known: ColumnStats | None) -> bool:
-    if known is None:
-        return True
-    if known.all_null:
-        return False
-    low, high = known.min, known.max
-    return wanted.overlaps(low if isinstance(low, str) else None, high if isinstance(high, str) else None)
-
-
-def _compare_may_match(op: str, field: Field, value: Any, known: ColumnStats | None) -> bool:
-    if value is None:
-        return op == "<=>" and (known is None or known.null_count != 0)
-    if known is None:
-        return True
-    if known.all_null:
-        return False
-    low, high, value = _comparable(known.min), _comparable(known.max), _comparable(value)
-    floating = bool(pa.types.is_floating(field.type))  # NaN is above everything, and no statistics tell of it
-    unordered = isinstance(value, float) and math.isnan(value)
-    try:
-        match op:
-            case "=" | "<=>":
-                return unordered or not ((low is not None and value < low) or (high is not None and value > high))
-            case "!=":
-                return floating or low is None or high is None or not (low == high == value)
-            case "<":
-                return low is None or bool(low < value) or unordered
-            case "<=":
-                return low is None or bool(low <= value) or unordered
-            case ">":
-                return floating or high is None or bool(high > value)
-            case ">=":
-                return floating or high is None or bool(high >= value)
-    except TypeError:  # statistics of another type than the column: they say nothing
-        return True
-    return True
-
-
-def _comparable(value: Any) -> Any:
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value

@@ -12,7 +12,8 @@ from difflib import get_close_matches
 import pyarrow as pa
 
 from lakebed.errors import InvalidRequest
-from lakebed.model.schema import is_list_like, stored_schema, without_meta_fields
+from lakebed.model.avro_types import is_list_like
+from lakebed.model.schema import stored_schema, without_meta_fields
 
 _LADDER = {pa.int32(): 0, pa.int64(): 1, pa.float32(): 2, pa.float64(): 3}
 _UNITS = {"s": 0, "ms": 1, "us": 2, "ns": 3}

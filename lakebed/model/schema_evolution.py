@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptTable, UnsupportedFormat
+from lakebed.model.avro_types import is_list_like
 from lakebed.model.java_text import java_floats
-from lakebed.model.schema import is_list_like
 
 Renames = Mapping[str, str | None]
 """Dotted reader path (`st.b`, `arr.element.x`, `m.value.q`) -> the field's name in the file, or None: not in it."""

@@ -215,8 +215,10 @@ def _touched_after(client: MetaClient, slices: list[FileSlice], start: str, repo
     """Slices with a file that completed after `start`: no other can hold a row committed after it."""
     kept = []
     for piece in slices:
-        files = [*([piece.base_file] if piece.base_file else []), *piece.log_files]
-        times = (client.completion_time(file.instant_time) for file in files)
+        begins = {log.instant_time for log in piece.log_files}
+        if piece.base_file is not None:
+            begins.add(piece.base_file.instant_time)
+        times = (client.completion_time(begin) for begin in begins)
         if any(time is not None and comparable(time) > comparable(start) for time in times):
             kept.append(piece)
         else:

@@ -148,5 +148,3 @@ class _Count:
 
     def run(self) -> int:
         return self.reader.count(self.split)
-
-

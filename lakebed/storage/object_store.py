@@ -252,7 +252,7 @@ class ObjectStorage:
         return bool(found_mark == mark)
 
 
-class _Unanswered(Exception):  # noqa: N818
+class _Unanswered(Exception):
     """A conditional put of which nobody knows whether it took effect."""
 
 

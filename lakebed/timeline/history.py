@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -274,7 +275,7 @@ def _concat(parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
 
 def _in_order(table: pa.Table) -> pa.Table:
     """Rows by begin, each action once: levels may overlap after a compaction of the history that broke off."""
-    numbered = table.append_column("row", pa.array(range(table.num_rows), pa.int64()))
+    numbered = table.append_column("row", pa.array(np.arange(table.num_rows)))
     first = numbered.group_by([REQUESTED, ACTION]).aggregate([("row", "min")])
     table = table.take(first["row_min"])
     keyed = table.select([ACTION]).append_column("time", _comparable(table[REQUESTED]))

@@ -48,14 +48,14 @@ class Replacement:
     completion_time: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MetaClient:
     """One table at one moment."""
 
     storage: Storage
     config: TableConfig
     active: ActiveTimeline
-    _bodies: dict[Instant, ActionBody | None] = field(default_factory=dict, repr=False, compare=False)
+    _bodies: dict[Instant, ActionBody | None] = field(default_factory=dict, repr=False)
 
     @classmethod
     def open(cls, storage: Storage) -> MetaClient:

@@ -40,7 +40,9 @@ def plain(value: Any, kind: pa.DataType) -> Any:
 
 def rows_of(table: pa.Table, columns: Iterable[str]) -> list[list[Any]]:
     """Sorted plain rows of some columns of an Arrow table."""
-    lists = [[plain(item, table.schema.field(name).type) for item in table.column(name).to_pylist()] for name in columns]
+    lists = [
+        [plain(item, table.schema.field(name).type) for item in table.column(name).to_pylist()] for name in columns
+    ]
     return sorted_rows([list(row) for row in zip(*lists, strict=True)])
 
 

@@ -64,7 +64,14 @@ class HudiPeer:
 
     def __enter__(self) -> HudiPeer:
         self.folder.mkdir(parents=True, exist_ok=True)
-        command = [str(peer_python()), str(PEER_SCRIPT), "--folder", str(self.folder / "spark"), "--memory", self._memory]
+        command = [
+            str(peer_python()),
+            str(PEER_SCRIPT),
+            "--folder",
+            str(self.folder / "spark"),
+            "--memory",
+            self._memory,
+        ]
         if self._bundle:
             command += ["--bundle", self._bundle]
         with self.log.open("a") as log:

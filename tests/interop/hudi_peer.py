@@ -75,7 +75,7 @@ def as_json(value: Any) -> Any:
         return str(value)
     if isinstance(value, datetime.datetime | datetime.date):
         return value.isoformat()
-    if isinstance(value, float) and value != value:  # noqa: PLR0124
+    if isinstance(value, float) and value != value:
         return "NaN"
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"

@@ -150,6 +150,43 @@ def test_row_bytes_count_dictionaries_as_decoded() -> None:
     assert file.row_bytes(["n"]) < file.row_bytes()
 
 
+class CountingFile(io.BytesIO):
+    bytes_read = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        self.bytes_read += len(data)
+        return data
+
+
+def wide() -> bytes:
+    table = pa.table(
+        {RECORD_KEY: [f"{n:08}" for n in range(50_000)], **{f"c{i}": range(i, 50_000 + i) for i in range(12)}}
+    )
+    sink = io.BytesIO()
+    pq.write_table(table, sink, use_dictionary=False, compression="none")
+    return sink.getvalue()
+
+
+def test_few_columns_read_few_bytes() -> None:
+    data = wide()
+    counted = CountingFile(data)
+    file = ParquetSource(pa.PythonFile(counted), "f.parquet", read_buffer=16 * 1024)
+    assert sum(batch.num_rows for batch in file.batches(["c3"])) == 50_000
+    assert counted.bytes_read < len(data) / 8
+
+
+def test_memory_is_bounded_by_the_batch_not_by_the_row_group() -> None:
+    file = source(wide())
+    pool = pa.default_memory_pool()
+    before = pool.bytes_allocated()
+    most = 0
+    for batch in file.batches(batch_rows=1000):
+        most = max(most, pool.bytes_allocated() - before)
+        del batch
+    assert most < 13 * (1_100_000 + 2 * 128 * 1024)  # a page and the buffers per column, not the 5 MB of the row group
+
+
 def test_footer_text_is_there_without_arrows_own_key() -> None:
     assert dict(source(parquet(KEYS)).footer) == {SORTED_KEY: SORTED_UTF8}
 

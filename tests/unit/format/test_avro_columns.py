@@ -63,7 +63,9 @@ def leaves(number: int) -> st.SearchStrategy[tuple[Any, st.SearchStrategy[Any]]]
 def avro_types(draw: st.DrawFn, counter: list[int], depth: int = 2) -> tuple[Any, st.SearchStrategy[Any]]:
     counter[0] += 1
     number = counter[0]
-    shape = draw(st.sampled_from(["leaf", "leaf", "nullable", "nullable", "array", "map", "record"] if depth else ["leaf"]))
+    shape = draw(
+        st.sampled_from(["leaf", "leaf", "nullable", "nullable", "array", "map", "record"] if depth else ["leaf"])
+    )
     if shape == "leaf":
         return draw(leaves(number))
     inner, values = draw(avro_types(counter, depth - 1))
@@ -98,9 +100,7 @@ def blocks(draw: st.DrawFn) -> tuple[str, list[bytes]]:
         "namespace": "a.b",
         "fields": [{"name": f"c{i}", "type": kind} for i, (kind, _) in enumerate(columns)],
     }
-    rows = draw(
-        st.lists(st.fixed_dictionaries({f"c{i}": values for i, (_, values) in enumerate(columns)}), max_size=8)
-    )
+    rows = draw(st.lists(st.fixed_dictionaries({f"c{i}": values for i, (_, values) in enumerate(columns)}), max_size=8))
     parsed = bare_schema(schema)
     records = []
     for row in rows:
@@ -250,7 +250,12 @@ def test_blocks_are_read_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_frames_that_lie() -> None:
     schema = schema_of("long")
     good = encode_frames([b"\x02", b"\x04"])
-    for bad in (good[:-1], good + b"\x00", good[:4] + struct.pack(">i", 3) + good[8:], good[:4] + b"\xff" * 4 + good[8:]):
+    for bad in (
+        good[:-1],
+        good + b"\x00",
+        good[:4] + struct.pack(">i", 3) + good[8:],
+        good[:4] + b"\xff" * 4 + good[8:],
+    ):
         with pytest.raises(CorruptTable):
             decode_avro_block(bad, schema, "f", 0)
     with pytest.raises(UnsupportedFormat):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import pickle
 from types import MappingProxyType
 
@@ -27,7 +28,9 @@ POSITIONS = st.lists(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 300)), 
 
 
 def block(kind: BlockKind = BlockKind.AVRO_DATA, version: int = 1, **header: str) -> LogBlock:
-    return LogBlock(kind, version, MappingProxyType({Header[key]: value for key, value in header.items()}), "f", 7, 30, 9)
+    return LogBlock(
+        kind, version, MappingProxyType({Header[key]: value for key, value in header.items()}), "f", 7, 30, 9
+    )
 
 
 def test_ordinals_are_those_of_the_format() -> None:
@@ -86,10 +89,8 @@ def test_positions_that_do_not_fit_are_corrupt() -> None:
 def test_any_bytes_as_positions(raw: bytes, rows: int) -> None:
     text = base64.b64encode(raw).decode()
     for decode in (decode_positions_v1, decode_positions_v2):
-        try:
+        with contextlib.suppress(CorruptTable):
             assert len(decode(text, rows, "f")) == rows
-        except CorruptTable:
-            pass
 
 
 def test_positions_count_only_for_the_base_file_they_name() -> None:

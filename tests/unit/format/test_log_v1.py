@@ -21,7 +21,7 @@ HEADER = {Header.INSTANT_TIME: "20250101000000000", Header.SCHEMA: '{"é": 1}'}
 
 def scan(data: bytes) -> list[LogBlock]:
     def read(offset: int, length: int) -> bytes:
-        assert 0 <= offset and length >= 0 and offset + length <= len(data), "reads stay inside the file"
+        assert offset >= 0 and length >= 0 and offset + length <= len(data), "reads stay inside the file"
         return data[offset : offset + length]
 
     return list(scan_blocks(read, len(data), "f"))
@@ -63,10 +63,8 @@ TWO = encode_block(BlockKind.DELETE, HEADER, b"y" * 20)
 
 
 def test_a_torn_end_is_a_corrupt_stretch() -> None:
-    for cut in (6, 13, 14, 40, len(TWO) - 1):
+    for cut in (1, 5, 6, 13, 14, 40, len(TWO) - 1):
         assert shape(scan(ONE + TWO[:cut])) == [("AVRO_DATA", 0, 50), ("CORRUPT", len(ONE), cut)]
-    for cut in (1, 5):  # not even a magic follows, so the first block's own frame is in doubt
-        assert shape(scan(ONE + TWO[:cut])) == [("CORRUPT", 0, len(ONE) + cut)]
 
 
 def test_a_block_followed_by_rubbish_is_corrupt_too() -> None:
@@ -168,7 +166,7 @@ def test_contents_are_skipped() -> None:
     assert sum(reads) < 200_000 and peak < 2 << 20
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_damage_is_a_known_error_or_a_corrupt_stretch(data: st.DataObject) -> None:
     raw = bytearray(ONE + TWO + ONE)

@@ -64,7 +64,8 @@ def test_nested_ids() -> None:
                 field(3, "l", {"type": "array", "element_id": 4, "element_optional": False,
                                "element": {"type": "record", "fields": [field(5, "y", "decimal(10, 2)")]}}),
                 field(6, "m", {"type": "map", "key_id": 7, "key": "string", "value_id": 8, "value_optional": True,
-                               "value": {"type": "record", "fields": [field(9, "q", "fixed[4]"), field(12, "r", "date")]}}),
+                               "value": {"type": "record",
+                                         "fields": [field(9, "q", "fixed[4]"), field(12, "r", "date")]}}),
                 field(13, "gone", "double"),
             )
         )

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.errors import CorruptTable, InvalidRequest, LakebedError, UnsupportedFormat
+from lakebed.model.avro_types import decimal_bytes
 from lakebed.model.schema import (
     META_FIELD_NAMES,
     arrow_to_avro,
     avro_to_arrow,
     column_defaults,
-    decimal_bytes,
     is_meta_field,
     stored_schema,
     table_avro,
@@ -122,6 +122,7 @@ def test_a_named_type_is_used_twice() -> None:
         ("[]", CorruptTable),
         ("[" * 100_000, CorruptTable),
         (record({"name": "a"}), CorruptTable),
+        ('{"type":"record","name":"r","fields":[{"name":"\\ud800","type":"int"}]}', CorruptTable),
         (record({"name": "a", "type": "nope"}), CorruptTable),
         (record({"name": "a", "type": "int"}, {"name": "a", "type": "int"}), CorruptTable),
         (record({"name": "a", "type": {"type": "fixed", "name": "f", "size": -1}}), CorruptTable),

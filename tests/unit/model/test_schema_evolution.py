@@ -61,8 +61,8 @@ def test_promotions(values: list[Any], source: pa.DataType, target: pa.DataType,
 
 
 def test_timestamps_change_unit_and_zone_without_moving() -> None:
-    moment = dt.datetime(2024, 1, 2, 3, 4, 5, 678901)
-    aware = moment.replace(tzinfo=dt.UTC)
+    aware = dt.datetime(2024, 1, 2, 3, 4, 5, 678901, tzinfo=dt.UTC)
+    moment = aware.replace(tzinfo=None)
     assert read_as([moment], pa.timestamp("ns"), pa.timestamp("us", "UTC")) == [aware]
     assert read_as([aware], pa.timestamp("us", "UTC"), pa.timestamp("ms")) == [moment.replace(microsecond=678000)]
 

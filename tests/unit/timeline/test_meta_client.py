@@ -111,7 +111,7 @@ def test_plans_and_replacements(golden: Golden) -> None:
 
 def test_schema_is_that_of_the_newest_write(golden: Golden) -> None:
     client = opened(golden("mor_schema_evo_v9"))
-    newest = [i for i in client.completed_writes()][-1]
+    newest = client.completed_writes()[-1]
     body = client.body(newest)
     assert isinstance(body, CommitMetadata) and client.schema_json() == body.schema_json
     first = client.completed_writes()[0]

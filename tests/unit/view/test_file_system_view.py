@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lakebed.errors import CorruptTable, LakebedError
 from lakebed.format.names import parse_log_file
@@ -16,6 +20,7 @@ from lakebed.model.actions import CommitMetadata, WriteStat
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import Action, State
 from lakebed.storage.local import LocalStorage
+from lakebed.storage.memory import MemoryStorage
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
 from tests.conftest import GOLDEN_NAMES, expected
@@ -258,6 +263,59 @@ def test_a_truncated_report_is_an_error_and_not_a_guess(golden_copy: Golden) -> 
     _, view = view_of(root)
     with pytest.raises(LakebedError, match=path.name):
         all_slices(view)
+
+
+def test_groups_that_an_archived_replacecommit_retired_stay_hidden(golden_copy: Golden) -> None:
+    root = golden_copy("cow_clustering_v9")
+    client, view = view_of(root)
+    wanted = ids(all_slices(view))
+    done = client.completed_writes()
+    rows = {
+        "instantTime": [i.requested_time for i in done],
+        "completionTime": [i.completion_time for i in done],
+        "action": [str(i.action) for i in done],
+        "metadata": [(root / client.active.path(i)).read_bytes() for i in done],
+        "plan": pa.nulls(len(done), pa.binary()),
+        "version": [1] * len(done),
+    }
+    history = root / ".hoodie/timeline/history"
+    name = f"{done[0].requested_time}_{done[-1].requested_time}_0.parquet"
+    pq.write_table(pa.table(rows), history / name)
+    listed = {"files": [{"fileName": name, "fileLen": (history / name).stat().st_size}]}
+    (history / "manifest_1").write_text(json.dumps(listed))
+    (history / "_version_").write_text("1")
+    for path in (root / ".hoodie/timeline").glob("2026*"):
+        path.unlink()
+    _with_commit(root, CommitMetadata("UPSERT", {}))
+    client, view = view_of(root)
+    assert len(client.timeline) == 1 and not client.replaced and client.replaced_in_history
+    assert ids(all_slices(view)) == wanted
+    before = all_slices(view, done[2].completion_time)
+    assert before and not ids(before) & wanted
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_damaged_timelines_give_an_error_or_an_answer(golden: Golden, data: st.DataObject) -> None:
+    storage = MemoryStorage()
+    root = golden("mor_avro_v9")
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.is_file() and not name.startswith(".hoodie/metadata"):
+            storage.put(name, path.read_bytes() if name.startswith(".hoodie") else b"")
+    names = [f.path for f in storage.list(".hoodie/timeline") if f.size] + [".hoodie/hoodie.properties"]
+    victim = data.draw(st.sampled_from(names))
+    content = bytearray(storage.read(victim))
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    storage.put(victim, bytes(content[: data.draw(st.integers(1, len(content)))]))
+    try:
+        client = MetaClient.open(storage)
+        view = FileSystemView.of(client)
+        all_slices(view)
+        client.schema_json()
+    except LakebedError:
+        pass
 
 
 def test_a_retired_file_id_may_be_written_again(golden_copy: Golden) -> None:

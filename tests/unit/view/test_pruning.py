@@ -38,7 +38,7 @@ SCHEMA = pa.schema(
 
 def config(**properties: str) -> TableConfig:
     base = {"hoodie.table.name": "x", "hoodie.table.version": "9", "hoodie.table.type": "MERGE_ON_READ"}
-    return TableConfig.from_properties(base | {key.replace("__", "."): value for key, value in properties.items()})
+    return TableConfig.from_properties(base | properties)
 
 
 def table(fields: str, keygen: str = "COMPLEX", hive: bool = False, encode: bool = False) -> TableConfig:
@@ -153,7 +153,7 @@ def buckets(keys: str, keygen: str = "SIMPLE", **more: str) -> TableConfig:
         "hoodie.index.type": "BUCKET",
         "hoodie.bucket.index.num.buckets": "16",
     }
-    return config(**properties, **more)
+    return config(**(properties | more))
 
 
 def asked(where: str, settings: TableConfig) -> frozenset[int] | None:

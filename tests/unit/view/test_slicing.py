@@ -69,7 +69,10 @@ def test_old_keys_of_14_digits_compare_with_begins() -> None:
     old = "20260101000000"
     group = group_of(base(old), log("20260101000000500"), log("20260101000001500"))
     done = {"20260101000000500": "20260101000009000", "20260101000001500": "20260101000009500"}
-    assert shape(group, done) == [("20260101000000500", False, ["20260101000000500"]), (old, True, ["20260101000001500"])]
+    assert shape(group, done) == [
+        ("20260101000000500", False, ["20260101000000500"]),
+        (old, True, ["20260101000001500"]),
+    ]
 
 
 def test_the_base_format_may_change_within_a_group() -> None:

@@ -1,0 +1,186 @@
+"""Who must give way: named invariants of a commit, and the rule for two writers that touched the same file group.
+
+Each invariant is a function that raises when it does not hold, run under the table lock just before the publish (those
+that look at our own files only, just before the lock). A `ConflictError` says that another writer got there first and
+that the same call may be tried again.
+
+    ours \\ theirs          appended logs     rewrote or replaced     compacted
+    appended logs          conflict (*)      conflict                fine: slices are cut by completion time
+    rewrote or replaced    conflict          conflict                conflict
+    compaction             fine              conflict                conflict
+
+(*) not under non-blocking concurrency control, where the ordering field decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from lakebed.errors import ConflictError, CorruptTable, InvalidRequest
+from lakebed.format.names import parse_base_file, parse_log_file
+from lakebed.model.actions import ActionBody, CommitMetadata, RollbackMetadata, RollbackPlan
+from lakebed.model.files import FileGroupId
+from lakebed.model.instant import Action, Instant
+from lakebed.runner import LocalRunner
+from lakebed.storage.storage import FileInfo, Storage
+from lakebed.timeline.clock import comparable
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.timeline.timeline import Timeline
+from lakebed.txn.instants import greatest_time
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The file groups of one write, by what it did to them."""
+
+    begin: str
+    appended: frozenset[FileGroupId]
+    rewritten: frozenset[FileGroupId]
+    compacted: bool = False
+
+    @classmethod
+    def by(cls, begin: str, commit: CommitMetadata) -> Touched:
+        appended: set[FileGroupId] = set()
+        rewritten: set[FileGroupId] = set()
+        for partition, stats in commit.stats.items():
+            for stat in stats:
+                is_log = bool(stat.path) and parse_log_file(_name(stat.path or "")) is not None
+                (appended if is_log else rewritten).add(FileGroupId(partition, stat.file_id))
+        for partition, file_ids in commit.replaced_file_ids.items():
+            rewritten.update(FileGroupId(partition, file_id) for file_id in file_ids)
+        return cls(begin, frozenset(appended), frozenset(rewritten), commit.compacted)
+
+    @property
+    def groups(self) -> frozenset[FileGroupId]:
+        return self.appended | self.rewritten
+
+
+def conflicts(ours: Touched, others: Iterable[Touched], *, non_blocking: bool = False) -> ConflictError | None:
+    """The conflict with the first of the writes that completed since we began and touched a file group of ours."""
+    for theirs in others:
+        shared = _contested(ours, theirs, non_blocking)
+        if shared:
+            return ConflictError(
+                f"the write {theirs.begin} completed while {ours.begin} was running and touched "
+                f"{len(shared)} of the same file groups, such as {min(shared)}",
+                hint="This write is undone; try again.",
+            )
+    return None
+
+
+def _contested(ours: Touched, theirs: Touched, non_blocking: bool) -> frozenset[FileGroupId]:
+    if ours.compacted:
+        return ours.groups & (theirs.groups if theirs.compacted else theirs.rewritten)
+    shared = ours.rewritten & theirs.groups
+    if not theirs.compacted:
+        shared |= ours.appended & (theirs.rewritten if non_blocking else theirs.groups)
+    return shared
+
+
+def completed_since(snapshot: MetaClient, now: MetaClient) -> Iterator[Touched]:
+    """Writes that are completed now and were not in the snapshot, archived ones included."""
+    known = {instant.requested_time for instant in snapshot.completed_writes()}
+    for instant in now.completed_writes():
+        if instant.requested_time not in known:
+            yield from _touched(instant, now.body(instant))
+    for pending in snapshot.timeline.pending.writes:
+        if not now.timeline.at(pending.requested_time):
+            for instant in now.history.find(pending.requested_time):
+                yield from _touched(instant, now.history.body(instant))
+
+
+def _touched(instant: Instant, body: ActionBody | None) -> Iterator[Touched]:
+    if isinstance(body, CommitMetadata):
+        yield Touched.by(instant.requested_time, body)
+
+
+# Invariants
+
+
+def instant_still_ours(snapshot: MetaClient, now: MetaClient, inflight: Instant, *, heartbeat: FileInfo | None) -> None:
+    """Nobody completed, undid or began to undo the action while we were away."""
+    begin = inflight.requested_time
+    done = now.timeline.find(begin, inflight.action.completes_as)
+    if done is not None and done.is_completed:
+        raise ConflictError(f"{inflight} was completed by another writer", hint="Open the table again.")
+    if now.active.size(inflight) is None:
+        raise ConflictError(f"{inflight} was rolled back by another writer", hint="Try again.")
+    undone = rolled_back_since(snapshot, now, begin)
+    if undone is not None:
+        raise ConflictError(f"{inflight} is being rolled back by {undone}", hint="Try again.")
+    if heartbeat is None and inflight.action is not Action.SAVEPOINT:
+        raise ConflictError(f"another writer took {inflight} for dead and removed its heartbeat", hint="Try again.")
+
+
+def rolled_back_since(snapshot: MetaClient, now: MetaClient, begin: str) -> Instant | None:
+    """A rollback of this begin, pending or completed, that the snapshot did not have."""
+    known = {instant.requested_time for instant in snapshot.timeline.of_actions(Action.ROLLBACK)}
+    for instant in now.timeline.of_actions(Action.ROLLBACK):
+        if instant.requested_time in known:
+            continue
+        plan, body = now.plan(instant), now.body(instant) if instant.is_completed else None
+        if (isinstance(plan, RollbackPlan) and plan.instant.time == begin) or (
+            isinstance(body, RollbackMetadata) and begin in body.commits
+        ):
+            return instant
+    return None
+
+
+def completion_time_moves_forward(timeline: Timeline, begin: str, completion: str) -> None:
+    """Completions are published in the order of their times, each after everything that began before it."""
+    greatest = max(comparable(begin), greatest_time(timeline) or "")
+    if completion <= greatest:
+        raise ConflictError(
+            f"the completion time {completion} is not after {greatest}, which is on the timeline", hint="Try again."
+        )
+
+
+def every_file_exists(storage: Storage, commit: CommitMetadata) -> None:
+    """Every file that the commit names is on storage, in the size its writer reported."""
+    sizes: dict[str, int] = {}
+    for partition, stats in commit.stats.items():
+        for stat in stats:
+            for name in stat.log_files:
+                sizes.setdefault(f"{partition}/{name}" if partition else name, 0)
+            if stat.path:
+                sizes[stat.path] = stat.file_size
+            sizes.update(stat.cdc_files)
+    for path, found in zip(sizes, LocalRunner().map(storage.stat, list(sizes), label="stat"), strict=True):
+        if found is None:
+            raise ConflictError("a file of this commit is gone: its write was undone", file=path, hint="Try again.")
+        if sizes[path] and found.size != sizes[path]:
+            raise CorruptTable(f"{found.size} bytes where {sizes[path]} were written", file=path)
+
+
+def no_file_group_written_twice(commit: CommitMetadata) -> None:
+    """One task attempt per file group: of two, one is a lost attempt whose rows would count double."""
+    tokens: dict[FileGroupId, set[str]] = {}
+    bases: set[FileGroupId] = set()
+    for partition, stats in commit.stats.items():
+        for stat in stats:
+            group, name = FileGroupId(partition, stat.file_id), _name(stat.path or "")
+            base = parse_base_file(name)
+            parsed = base or parse_log_file(name)
+            if parsed is None:
+                continue
+            if base is not None and group in bases:
+                raise InvalidRequest(f"two base files for the file group {group} in one commit", file=stat.path)
+            if base is not None:
+                bases.add(group)
+            tokens.setdefault(group, set()).add(parsed.write_token)
+            if len(tokens[group]) > 1:
+                raise InvalidRequest(f"two task attempts wrote the file group {group} in one commit", file=stat.path)
+
+
+def files_are_of(begin: str, commit: CommitMetadata) -> None:
+    """Every file of the commit carries its begin: the name decides with which commit a file counts."""
+    for stats in commit.stats.values():
+        for stat in stats:
+            parsed = parse_base_file(_name(stat.path or "")) or parse_log_file(_name(stat.path or ""))
+            if stat.path and (parsed is None or parsed.instant_time != begin):
+                raise InvalidRequest(f"a file that does not belong to the instant {begin}", file=stat.path)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,80 @@
+"""Heartbeats: a file whose modification time says that the writer of an instant is alive.
+
+    .hoodie/.heartbeat/<begin>     zero bytes; touched every interval; gone when the instant completed or was undone
+
+The file is created by the claim of the begin time (`instants.py`), so a requested instant without one is dead. Ages are
+differences of the store's own times: `StoreClock` writes a file and looks at its time, because the clock of this
+machine and that of the store may be minutes apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import uuid4
+
+from lakebed.errors import StorageUnavailable
+from lakebed.format.names import TEMP_DIR, heartbeat_file
+from lakebed.storage.storage import Storage
+from lakebed.timeline.clock import Clock
+from lakebed.txn.options import TxnOptions
+from lakebed.txn.pulse import Pulse
+
+
+@dataclass(frozen=True, slots=True)
+class StoreClock:
+    """The present by the clock that stamps the store's files."""
+
+    storage: Storage
+
+    def now_ms(self) -> int:
+        probe = f"{TEMP_DIR}/lakebed-clock-{uuid4().hex}"
+        self.storage.put(probe, b"")
+        try:
+            found = self.storage.stat(probe)
+        finally:
+            self.storage.delete([probe])
+        if found is None:
+            raise StorageUnavailable("a file that was just written is not there", file=probe)
+        return found.modified_ms
+
+
+def is_expired(storage: Storage, begin: str, clock: Clock, options: TxnOptions) -> bool:
+    """Whether the writer of this begin counts as dead. `clock` must be comparable with the store's times.
+
+    The answer may be out of date when it arrives: whoever acts on it looks again under the table lock whether the
+    instant is still pending, for a writer that just completed has removed its heartbeat as well.
+    """
+    beat = storage.stat(heartbeat_file(begin))
+    return beat is None or clock.now_ms() - beat.modified_ms > options.heartbeat_expiry_ms
+
+
+class Heartbeat:
+    """Keeps the heartbeat of one begin fresh. The file itself exists already: it was the claim."""
+
+    def __init__(self, storage: Storage, begin: str, options: TxnOptions) -> None:
+        self._storage = storage
+        self._path = heartbeat_file(begin)
+        self._pulse = Pulse(f"lakebed-heartbeat-{begin}", options.heartbeat_interval_ms / 1000, self.beat)
+
+    def start(self) -> Heartbeat:
+        self._pulse.start()
+        return self
+
+    def beat(self) -> bool:
+        """Touch the file, unless somebody removed it: a writer that was given up must not look alive again."""
+        if not self.is_there():
+            return False
+        self._storage.put(self._path, b"")
+        return True
+
+    def is_there(self) -> bool:
+        return self._storage.stat(self._path) is not None
+
+    def stop(self) -> None:
+        """No more beats; the file stays, and goes stale unless the instant is finished."""
+        self._pulse.stop()
+
+    def remove(self) -> None:
+        """The instant is finished, one way or the other."""
+        self.stop()
+        self._storage.delete([self._path])

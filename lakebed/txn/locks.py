@@ -1,0 +1,298 @@
+"""Table locks: one commit at a time.
+
+    .hoodie/.locks/table_lock.json     {"expired": false, "validUntil": <epoch ms>, "owner": "<unique per acquisition>"}
+
+The default lock is this lease, which works wherever the table lies and is the one that Hudi's storage-based provider
+uses. It is taken by `put_if_absent`, or by `compare_and_swap` once the former lease was released or ran out, and a
+thread renews it. A swap that succeeds proves that nobody held the lock in between: the owner is new for every
+acquisition, so no content ever comes back. A holder that was paused finds out by `confirm`, which it calls last thing
+before it publishes.
+
+Other providers implement `LockProvider`; the two at the end serve one process and one machine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import uuid4
+
+from lakebed.errors import ConflictError, CorruptTable, InvalidRequest, StorageUnavailable
+from lakebed.format.names import LOCK_FILE, LOCKS_DIR
+from lakebed.storage.local import LocalStorage
+from lakebed.storage.storage import Storage
+from lakebed.timeline.clock import Clock, SystemClock, instant_time_of_ms
+from lakebed.txn.options import LockKind, TxnOptions
+from lakebed.txn.pulse import Pulse
+
+_DRIFT_MS = 500
+"""How far the clocks of two lock holders may be apart; a lease is taken over only when it is expired by more."""
+_FIRST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 1.0
+_TRIES = 5
+
+
+class Lease(Protocol):
+    """A lock that is held."""
+
+    def confirm(self) -> None:
+        """Raise `ConflictError` unless the lock is still ours, and make sure that it stays so for a while."""
+        ...
+
+    def lapsed(self) -> bool:
+        """Whether somebody else may have held the lock since the last `confirm`."""
+        ...
+
+
+class LockProvider(Protocol):
+    """What keeps two commits of one table apart."""
+
+    def hold(self) -> AbstractContextManager[Lease]:
+        """The lock for the length of a `with` block; `ConflictError` when it does not come free in time."""
+        ...
+
+
+def lock_for(storage: Storage, options: TxnOptions, clock: Clock | None = None) -> LockProvider:
+    """The lock provider that the options name."""
+    match options.lock_provider:
+        case LockKind.STORAGE:
+            return StorageLock(storage, options, clock or SystemClock())
+        case LockKind.IN_PROCESS:
+            return InProcessLock(storage.url, options.lock_wait_ms)
+        case LockKind.FILE:
+            return FileLock(storage, options.lock_wait_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class LockContent:
+    """What the lock file says."""
+
+    owner: str
+    valid_until_ms: int
+    expired: bool = False
+
+    @classmethod
+    def parse(cls, data: bytes) -> LockContent:
+        try:
+            loaded = json.loads(data)
+            content = cls(loaded["owner"], loaded["validUntil"], loaded["expired"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            content = None
+        if content is None or not isinstance(content.owner, str) or type(content.valid_until_ms) is not int:
+            raise CorruptTable("the lock file cannot be read", file=LOCK_FILE, hint="Delete it when nobody writes.")
+        return content
+
+    def render(self) -> bytes:
+        return json.dumps({"expired": self.expired, "validUntil": self.valid_until_ms, "owner": self.owner}).encode()
+
+
+@dataclass(frozen=True)
+class StorageLock:
+    """The lease in the table itself."""
+
+    storage: Storage
+    options: TxnOptions = field(default_factory=TxnOptions)
+    clock: Clock = field(default_factory=SystemClock)
+    sleep: Callable[[float], None] = time.sleep
+
+    @contextmanager
+    def hold(self) -> Iterator[Lease]:
+        lease = self._acquire()
+        pulse = Pulse("lakebed-lock", self.options.lock_renew_s, lease.renew)
+        pulse.start()
+        try:
+            yield lease
+        finally:
+            pulse.stop()
+            with suppress(StorageUnavailable):  # it expires by itself
+                lease.release()
+
+    def _acquire(self) -> StorageLease:
+        lease = StorageLease(self, f"{socket.gethostname()}:{os.getpid()}:{uuid4()}")
+        waiting = _Patience(self.options.lock_wait_ms, self.sleep)
+        while True:
+            problem: StorageUnavailable | None = None
+            try:
+                holder = lease.take()
+            except StorageUnavailable as error:
+                holder, problem = None, error
+            if holder is None and problem is None:
+                return lease
+            if not waiting.pause():
+                raise problem or _held(holder)
+
+
+class StorageLease:
+    """One acquisition of a `StorageLock`; the renewing thread and the holder share it."""
+
+    def __init__(self, lock: StorageLock, owner: str) -> None:
+        self.owner = owner
+        self.valid_until_ms = 0
+        self._lock = lock
+        self._mutex = threading.Lock()
+
+    def take(self) -> LockContent | None:
+        """Try once: None when the lock is ours now, else who holds it."""
+        storage, found = self._lock.storage, self._read()
+        if found is None:
+            content = self._next()
+            if storage.put_if_absent(LOCK_FILE, content.render()):
+                return self._hold(content)
+            return (self._read() or (content, ""))[0]
+        current, version = found
+        if current.owner == self.owner:  # an earlier try succeeded, but its answer was lost
+            return self._hold(current)
+        if not current.expired and self._lock.clock.now_ms() <= current.valid_until_ms + _DRIFT_MS:
+            return current
+        content = self._next()
+        return self._hold(content) if storage.compare_and_swap(LOCK_FILE, content.render(), version) else current
+
+    def renew(self) -> bool:
+        """Extend the lease; False when it is another's now."""
+        return self._swap(expired=False)
+
+    def release(self) -> None:
+        self._swap(expired=True)
+
+    def confirm(self) -> None:
+        if not self.renew():
+            found = self._read()
+            raise ConflictError(
+                f"the table lock was lost to {found[0].owner if found else 'nobody known'} before the commit",
+                file=LOCK_FILE,
+                hint="Nothing was published; try again.",
+            )
+
+    def lapsed(self) -> bool:
+        return self._lock.clock.now_ms() >= self.valid_until_ms and not self.renew()
+
+    def _swap(self, *, expired: bool) -> bool:
+        """Write our next content over our last; after a lost answer the file itself tells who owns it."""
+        with self._mutex:
+            for _ in range(_TRIES):
+                found = self._read()
+                if found is None or found[0].owner != self.owner:
+                    return False
+                content = self._next(expired=expired)
+                with suppress(StorageUnavailable):
+                    if self._lock.storage.compare_and_swap(LOCK_FILE, content.render(), found[1]):
+                        self._hold(content)
+                        return True
+        raise StorageUnavailable("the table lock cannot be renewed", file=LOCK_FILE)
+
+    def _next(self, *, expired: bool = False) -> LockContent:
+        """Unlike the last one even within a millisecond: equal bytes would be one version on a content-addressed store."""
+        until = self._lock.clock.now_ms() + self._lock.options.lock_validity_ms
+        return LockContent(self.owner, max(until, self.valid_until_ms + 1), expired)
+
+    def _hold(self, content: LockContent) -> None:
+        self.valid_until_ms = content.valid_until_ms
+
+    def _read(self) -> tuple[LockContent, str] | None:
+        try:
+            data, version = self._lock.storage.read_versioned(LOCK_FILE)
+        except FileNotFoundError:
+            return None
+        return LockContent.parse(data), version
+
+
+class _KernelLease:
+    """A lock that cannot be lost while its holder lives."""
+
+    def confirm(self) -> None:
+        return
+
+    def lapsed(self) -> bool:
+        return False
+
+
+_in_process: dict[str, threading.Lock] = {}
+_in_process_guard = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class InProcessLock:
+    """For tables that only one process writes; locks of the same name are the same lock."""
+
+    name: str
+    wait_ms: int = 60_000
+
+    @contextmanager
+    def hold(self) -> Iterator[Lease]:
+        with _in_process_guard:
+            lock = _in_process.setdefault(self.name, threading.Lock())
+        if not lock.acquire(timeout=self.wait_ms / 1000):
+            raise ConflictError(
+                f"another thread has held the lock of {self.name} for {self.wait_ms} ms", hint="Try again."
+            )
+        try:
+            yield _KernelLease()
+        finally:
+            lock.release()
+
+
+class FileLock:
+    """`flock` on a file of the table: for the processes of one machine, let go by the kernel when its holder dies."""
+
+    def __init__(self, storage: Storage, wait_ms: int = 60_000) -> None:
+        if not isinstance(storage, LocalStorage):
+            raise InvalidRequest(f"a file lock needs a table on a local disk, not {storage.url}")
+        self._path = storage.base / LOCKS_DIR / "lakebed.flock"
+        self._wait_ms = wait_ms
+
+    @contextmanager
+    def hold(self) -> Iterator[Lease]:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        waiting = _Patience(self._wait_ms, time.sleep)
+        with self._path.open("a+") as file:
+            while True:
+                with suppress(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                if not waiting.pause():
+                    file.seek(0)
+                    holder = file.read(200).strip() or "another process"
+                    raise ConflictError(f"the table lock is held by {holder}", file=str(self._path), hint="Try again.")
+            file.seek(0)
+            file.truncate()
+            file.write(f"process {os.getpid()}")
+            file.flush()
+            yield _KernelLease()
+
+
+@dataclass(slots=True)
+class _Patience:
+    """Growing pauses until the time to wait is used up."""
+
+    wait_ms: int
+    sleep: Callable[[float], None]
+    _pause_s: float = _FIRST_PAUSE_S
+    _waited_s: float = 0.0
+
+    def pause(self) -> bool:
+        left = self.wait_ms / 1000 - self._waited_s
+        if left <= 0:
+            return False
+        pause = min(self._pause_s, left)
+        self.sleep(pause)
+        self._waited_s += pause
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        return True
+
+
+def _held(holder: LockContent | None) -> ConflictError:
+    who = holder.owner if holder else "another writer"
+    until = instant_time_of_ms(holder.valid_until_ms) if holder else "an unknown time"
+    return ConflictError(
+        f"the table lock is held by {who}, at least until {until} (UTC)",
+        file=LOCK_FILE,
+        hint="Try again; a writer that died leaves its lock until then.",
+    )

@@ -1,0 +1,98 @@
+"""Markers: the name of every data file, on storage before the file itself is.
+
+    .hoodie/.temp/<begin>/<partition path>/<data file name>.marker.<CREATE|MERGE>        zero bytes, one per data file
+    .hoodie/.temp/<begin>/MARKERS<n>     real Hudi's timeline server keeps many in one text file, a line each
+
+Whoever undoes a failed write finds its files by the markers, whatever the task that wrote them managed to report. A
+line that is cut off, as a crash leaves it, names no file yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lakebed.errors import CorruptTable
+from lakebed.format.names import (
+    MarkerName,
+    MarkerType,
+    marker_dir,
+    parse_base_file,
+    parse_log_file,
+    parse_marker_file,
+    parse_server_markers_file,
+)
+from lakebed.storage.storage import Storage, checked_file, joined
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Marker:
+    """One announced data file."""
+
+    partition_path: str
+    data_file: str
+    io_type: MarkerType
+
+    @property
+    def path(self) -> str:
+        """The data file, relative to the table."""
+        return joined(self.partition_path, self.data_file)
+
+
+def begin_of(data_file: str) -> str | None:
+    """The begin in a data file's name; None for anything that is no data file."""
+    name = parse_base_file(data_file) or parse_log_file(data_file)
+    return name.instant_time if name else None
+
+
+def file_id_of(data_file: str) -> str | None:
+    """The file group in a data file's name."""
+    name = parse_base_file(data_file) or parse_log_file(data_file)
+    return name.file_id if name else None
+
+
+def create_marker(
+    storage: Storage, begin: str, partition_path: str, data_file: str, io_type: MarkerType = MarkerType.CREATE
+) -> str:
+    """Announce a data file; to be called before the file is created. Log files are CREATE as well."""
+    path = f"{marker_dir(begin, partition_path)}/{MarkerName(data_file, io_type).render()}"
+    storage.put(path, b"")
+    return path
+
+
+def list_markers(storage: Storage, begin: str) -> tuple[Marker, ...]:
+    """All announced data files of a begin, in either form, each once."""
+    return tuple(sorted(set(_markers(storage, begin))))
+
+
+def delete_markers(storage: Storage, begin: str) -> None:
+    """Remove everything below the begin's marker folder."""
+    storage.delete([info.path for info in storage.list(marker_dir(begin), recursive=True)])
+
+
+def _markers(storage: Storage, begin: str) -> Iterator[Marker]:
+    folder = marker_dir(begin)
+    for info in storage.list(folder, recursive=True):
+        relative = info.path.removeprefix(f"{folder}/")
+        if parse_server_markers_file(relative) is None:
+            yield from _parsed(relative)
+            continue
+        try:
+            text = storage.read(info.path).decode("utf-8", "replace")
+        except FileNotFoundError:
+            continue
+        for line in text.splitlines():
+            yield from _parsed(line.strip())
+
+
+def _parsed(path: str) -> Iterator[Marker]:
+    partition_path, _, name = path.rpartition("/")
+    marker = parse_marker_file(name)
+    if marker is None:
+        return
+    found = Marker(partition_path, marker.data_file, marker.io_type)
+    try:
+        checked_file(found.path)
+    except CorruptTable:
+        return  # a name that leaves the table is nobody's data file
+    yield found

@@ -1,0 +1,65 @@
+"""The one moment that counts: creating the completed file of an action.
+
+A store that does not answer leaves the outcome open, and open is not failed: the file may be there, or land in a
+moment. The name holds our begin and our completion time, so nobody else can create it, and asking again with the same
+bytes is harmless: "taken" then means that it is ours. Only when the store stays silent is the question handed up, as
+`StorageUnavailable`; nobody may delete a file of the action after that, until the timeline has been read again.
+"""
+
+from __future__ import annotations
+
+from lakebed.errors import ConflictError, StorageUnavailable
+from lakebed.format.names import instant_file_name
+from lakebed.format.timeline_files import encode_body
+from lakebed.model.actions import ActionBody
+from lakebed.model.instant import Instant, State
+from lakebed.storage.storage import Storage
+from lakebed.timeline.active import complete
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.control import Control
+from lakebed.txn.instants import completion_time
+
+_PAUSES_S = (0.1, 0.5, 2.0)
+
+
+def choose_completion(client: MetaClient, instant: Instant, body: ActionBody, control: Control) -> str:
+    """Let the metadata table commit first, then take a time after it and after everything on the timeline."""
+    after = None
+    if control.before_publish is not None:
+        after = control.before_publish(client, instant, body)
+        client = client.reload()  # that took a while: others may have begun
+    return completion_time(instant.requested_time, client.timeline, control.clock, client.config.timezone, after)
+
+
+def publish(
+    client: MetaClient, inflight: Instant, completion: str, body: ActionBody, control: Control
+) -> Instant:
+    """Create the completed file, last thing under the lock. `StorageUnavailable` means that the outcome is unknown."""
+    done = Instant(inflight.requested_time, inflight.action.completes_as, State.COMPLETED, completion)
+    path = f"{client.active.folder}/{instant_file_name(done)}"
+    data = encode_body(body, done.action, State.COMPLETED)
+    for pause in (*_PAUSES_S, None):
+        try:
+            return complete(client.storage, inflight, completion, data, client.active.folder)
+        except ConflictError:
+            if _holds(client.storage, path, data):
+                return done
+            raise
+        except StorageUnavailable as error:
+            if _holds(client.storage, path, data):
+                return done
+            if pause is None:
+                raise StorageUnavailable(
+                    "the store did not say whether the action was published",
+                    file=path,
+                    hint="Nothing was deleted. Open the table again to see whether it is there.",
+                ) from error
+            control.sleep(pause)
+    raise AssertionError("unreachable")
+
+
+def _holds(storage: Storage, path: str, data: bytes) -> bool:
+    try:
+        return storage.read(path) == data
+    except (FileNotFoundError, StorageUnavailable):
+        return False

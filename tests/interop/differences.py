@@ -1,0 +1,99 @@
+"""Where other readers answer differently, each with its reason. Nothing is skipped because of this list: a listed
+difference is predicted and checked, and one that no longer shows fails its test, so that the list can only shrink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from .model import Cell, Model
+
+# -- real Hudi
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDifference:
+    """A key on which Hudi's answer may differ from ours. `applies(model, cell, after)`; `after` is 0 for a snapshot."""
+
+    name: str
+    reason: str
+    applies: Callable[[Model, Cell, int], bool]
+
+
+def _older_reinsert(model: Model, cell: Cell, after: int) -> bool:
+    """A delete by key, then a version whose ordering value is below one from before the delete."""
+    kept = [version for version in (cell.base, *cell.log) if version is not None and version.write > after]
+    for place, version in enumerate(kept):
+        if version.is_delete and version.ordering is None:
+            before = [v.ordering for v in kept[:place] if v.ordering is not None]
+            later = [v.ordering for v in kept[place + 1 :] if v.ordering is not None]
+            if before and later and max(before) > min(later):
+                return True
+    return False
+
+
+def _lost_but_recent(model: Model, cell: Cell, after: int) -> bool:
+    """A version inside the range that lost against one before the range."""
+    standing = model.fold_up(cell)
+    recent = any(version.write > after for version in cell.log)
+    return after > 0 and recent and standing is not None and standing.write <= after
+
+
+LISTED_DIFFERENCES = (
+    ListedDifference(
+        "older re-insert after a delete",
+        "Merge-on-read answers are what copy-on-write would hold. Hudi folds the logs first: the delete meets the "
+        "re-insert there and disappears, and the deleted base row, having the greater ordering value, comes back.",
+        lambda model, cell, after: model.shape.is_mor and model.shape.event_time and _older_reinsert(model, cell, after),
+    ),
+    ListedDifference(
+        "late row in an incremental answer",
+        "An incremental answer is the merged state at the end of the range. Hudi drops versions outside the range "
+        "before it merges, so on merge-on-read a row that came late and lost shows up.",
+        lambda model, cell, after: model.shape.is_mor and model.shape.event_time and _lost_but_recent(model, cell, after),
+    ),
+)
+
+
+def listed(model: Model, cell: Cell, after: int = 0) -> ListedDifference | None:
+    """The difference that explains a key, if one does."""
+    return next((difference for difference in LISTED_DIFFERENCES if difference.applies(model, cell, after)), None)
+
+
+# -- hudi-rs 0.5 on the golden tables
+
+
+@dataclass(frozen=True, slots=True)
+class HudiRsLimit:
+    """What hudi-rs does with a golden table instead of answering like us: an error, or rows, that mention `shows`."""
+
+    shows: str
+    reason: str
+
+
+_LOG_ONLY = HudiRsLimit("0 read", "file groups that have only log files give no rows")
+_SEVERAL_ORDERING = HudiRsLimit("Multiple ordering fields", "several ordering fields are not supported")
+_ORC = HudiRsLimit("'ORC' is not supported", "ORC base files are not supported")
+_NESTED = HudiRsLimit("has type Struct", "nested schema evolution is not supported")
+_UNAVAILABLE = HudiRsLimit("__debezium_unavailable_value", "markers of unavailable values are not filled")
+
+HUDI_RS_LIMITS: Mapping[str, HudiRsLimit] = {
+    "mor_consistent_v9": _LOG_ONLY,
+    "mor_nbcc_v9": _LOG_ONLY,
+    "mor_nbcc_committime_v9": _LOG_ONLY,
+    "cow_multi_ordering_v9": _SEVERAL_ORDERING,
+    "mor_debezium_mysql_v9": _SEVERAL_ORDERING,
+    "mor_multi_ordering_v9": _SEVERAL_ORDERING,
+    "mor_debezium_pg_v9": _UNAVAILABLE,
+    "mor_nested_evo_avro_v9": _NESTED,
+    "mor_nested_evo_parquet_v9": _NESTED,
+    "mor_nondefaults_v8": HudiRsLimit("CUSTOM record merge mode", "payload classes of version 8 are not known"),
+    "mor_partialpayload_v9": HudiRsLimit(
+        "'txt': (", "like real Hudi it fills a winner's nulls from late log rows before it looks at the base row"
+    ),
+    "mor_schema_evo_v9": HudiRsLimit("'label'", "columns renamed by schema on read are null in older files"),
+    "orc_cow_v9": _ORC,
+    "orc_mor_v8": _ORC,
+    "orc_mor_v9": _ORC,
+}
