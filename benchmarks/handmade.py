@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.format.log_block import BlockKind, Header
@@ -137,7 +139,8 @@ class HandmadeTable:
             rows = rows.sort_by(self.key)
         count = rows.num_rows
         keys = rows.column(self.key).cast(pa.string())
-        sequence = pa.array([f"{begin}_0_{number}" for number in range(count)], pa.string())
+        numbers = pa.array(np.arange(count)).cast(pa.string())
+        sequence = pc.binary_join_element_wise(_same(f"{begin}_0", count), numbers, "_")
         meta = [_same(begin, count), sequence, keys, _same("", count), _same(file_name, count)]
         return pa.table(
             [*meta, *(rows.column(item.name) for item in self.schema)],
@@ -178,7 +181,7 @@ class HandmadeTable:
 
 
 def _same(text: str, count: int) -> pa.Array:
-    return pa.array([text], pa.string()).take(pa.array([0] * count, pa.int32())) if count else pa.array([], pa.string())
+    return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
 def _dictionary_columns(table: pa.Table) -> list[str]:

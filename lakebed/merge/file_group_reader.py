@@ -121,8 +121,7 @@ class FileGroupReader:
     ) -> Iterator[pa.RecordBatch]:
         if piece.base_file is None:
             return
-        for batch in self._open_base(piece, wanted, self.options.batch_rows, counters, alone=True):
-            yield batch
+        yield from self._open_base(piece, wanted, self.options.batch_rows, counters)
 
     def _merged_rows(
         self, piece: FileSlice, wanted: pa.Schema, counters: ReadCounters | None
@@ -168,7 +167,7 @@ class FileGroupReader:
         return scan
 
     def _open_base(
-        self, piece: FileSlice, wanted: pa.Schema, rows: int, counters: ReadCounters | None, *, alone: bool = False
+        self, piece: FileSlice, wanted: pa.Schema, rows: int, counters: ReadCounters | None
     ) -> Iterator[pa.RecordBatch]:
         base = piece.base_file
         assert base is not None

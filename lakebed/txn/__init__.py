@@ -1,0 +1,1 @@
+"""Who may commit, and undoing what did not: instants, locks, heartbeats, markers, rollback, transactions."""

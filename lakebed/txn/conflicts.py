@@ -4,7 +4,7 @@ Each invariant is a function that raises when it does not hold, run under the ta
 that look at our own files only, just before the lock). A `ConflictError` says that another writer got there first and
 that the same call may be tried again.
 
-    ours \\ theirs          appended logs     rewrote or replaced     compacted
+    ours / theirs          appended logs     rewrote or replaced     compacted
     appended logs          conflict (*)      conflict                fine: slices are cut by completion time
     rewrote or replaced    conflict          conflict                conflict
     compaction             fine              conflict                conflict
@@ -23,7 +23,7 @@ from lakebed.model.actions import ActionBody, CommitMetadata, RollbackMetadata, 
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Action, Instant
 from lakebed.runner import LocalRunner
-from lakebed.storage.storage import FileInfo, Storage
+from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.timeline import Timeline
@@ -98,7 +98,7 @@ def _touched(instant: Instant, body: ActionBody | None) -> Iterator[Touched]:
 # Invariants
 
 
-def instant_still_ours(snapshot: MetaClient, now: MetaClient, inflight: Instant, *, heartbeat: FileInfo | None) -> None:
+def instant_still_ours(snapshot: MetaClient, now: MetaClient, inflight: Instant, *, alive: bool) -> None:
     """Nobody completed, undid or began to undo the action while we were away."""
     begin = inflight.requested_time
     done = now.timeline.find(begin, inflight.action.completes_as)
@@ -109,7 +109,7 @@ def instant_still_ours(snapshot: MetaClient, now: MetaClient, inflight: Instant,
     undone = rolled_back_since(snapshot, now, begin)
     if undone is not None:
         raise ConflictError(f"{inflight} is being rolled back by {undone}", hint="Try again.")
-    if heartbeat is None and inflight.action is not Action.SAVEPOINT:
+    if not alive:
         raise ConflictError(f"another writer took {inflight} for dead and removed its heartbeat", hint="Try again.")
 
 

@@ -144,16 +144,21 @@ class StorageLease:
         storage, found = self._lock.storage, self._read()
         if found is None:
             content = self._next()
-            if storage.put_if_absent(LOCK_FILE, content.render()):
-                return self._hold(content)
-            return (self._read() or (content, ""))[0]
+            if not storage.put_if_absent(LOCK_FILE, content.render()):
+                return LockContent("another writer", content.valid_until_ms)
+            self._until(content)
+            return None
         current, version = found
         if current.owner == self.owner:  # an earlier try succeeded, but its answer was lost
-            return self._hold(current)
+            self._until(current)
+            return None
         if not current.expired and self._lock.clock.now_ms() <= current.valid_until_ms + _DRIFT_MS:
             return current
         content = self._next()
-        return self._hold(content) if storage.compare_and_swap(LOCK_FILE, content.render(), version) else current
+        if not storage.compare_and_swap(LOCK_FILE, content.render(), version):
+            return current
+        self._until(content)
+        return None
 
     def renew(self) -> bool:
         """Extend the lease; False when it is another's now."""
@@ -184,16 +189,16 @@ class StorageLease:
                 content = self._next(expired=expired)
                 with suppress(StorageUnavailable):
                     if self._lock.storage.compare_and_swap(LOCK_FILE, content.render(), found[1]):
-                        self._hold(content)
+                        self._until(content)
                         return True
         raise StorageUnavailable("the table lock cannot be renewed", file=LOCK_FILE)
 
     def _next(self, *, expired: bool = False) -> LockContent:
-        """Unlike the last one even within a millisecond: equal bytes would be one version on a content-addressed store."""
+        """Unlike the last one even within a millisecond: some stores tell versions by their bytes."""
         until = self._lock.clock.now_ms() + self._lock.options.lock_validity_ms
         return LockContent(self.owner, max(until, self.valid_until_ms + 1), expired)
 
-    def _hold(self, content: LockContent) -> None:
+    def _until(self, content: LockContent) -> None:
         self.valid_until_ms = content.valid_until_ms
 
     def _read(self) -> tuple[LockContent, str] | None:

@@ -31,9 +31,7 @@ def choose_completion(client: MetaClient, instant: Instant, body: ActionBody, co
     return completion_time(instant.requested_time, client.timeline, control.clock, client.config.timezone, after)
 
 
-def publish(
-    client: MetaClient, inflight: Instant, completion: str, body: ActionBody, control: Control
-) -> Instant:
+def publish(client: MetaClient, inflight: Instant, completion: str, body: ActionBody, control: Control) -> Instant:
     """Create the completed file, last thing under the lock. `StorageUnavailable` means that the outcome is unknown."""
     done = Instant(inflight.requested_time, inflight.action.completes_as, State.COMPLETED, completion)
     path = f"{client.active.folder}/{instant_file_name(done)}"

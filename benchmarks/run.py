@@ -1,0 +1,43 @@
+"""`make bench`: named workloads, each a list of ratios against a floor or a peer in the same run.
+
+python -m benchmarks.run [WORKLOAD...] [--small]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import read_merge
+
+Claims = list[tuple[str, float, float]]
+WORKLOADS: dict[str, Callable[[bool], Claims]] = {
+    "read_merge": lambda small: read_merge.run(200_000, 10_000, 3) if small else read_merge.run(),
+}
+
+
+def main(arguments: list[str]) -> int:
+    small = "--small" in arguments
+    names = [name for name in arguments if not name.startswith("--")] or list(WORKLOADS)
+    unknown = set(names) - set(WORKLOADS)
+    if unknown:
+        print(f"no workload {', '.join(sorted(unknown))}; there are {', '.join(WORKLOADS)}")
+        return 2
+    missed = 0
+    for name in names:
+        table = Table(title=name, title_justify="left")
+        for heading in ("claim", "measured", "target"):
+            table.add_column(heading, justify="left" if heading == "claim" else "right")
+        for what, measured, target in WORKLOADS[name](small):
+            good = measured <= target
+            missed += not good
+            table.add_row(what, f"[{'green' if good else 'red'}]{measured:.3f}[/]", f"<= {target:g}")
+        Console().print(table)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

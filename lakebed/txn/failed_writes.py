@@ -1,0 +1,109 @@
+"""Before a write starts: finish what was begun, undo what failed, sweep up what was left lying.
+
+    EAGER   a single writer: whatever is pending was left by a writer that died, so it is rolled back at once
+    LAZY    several writers: only what has no fresh heartbeat
+    NEVER   nothing is undone here
+
+Only plain writes are undone. Planned compactions, log compactions and clusterings wait for whoever runs them, and
+cleans and restores are carried on by their own services. Leftovers are markers and heartbeats of instants that are not
+pending: a writer that died just after its commit, a claim that never became an instant, a task that ran on after its
+write was undone. Such a task's files are found by their markers and deleted, unless the instant's commit names them.
+"""
+
+from __future__ import annotations
+
+from lakebed.format.names import HEARTBEAT_DIR, TEMP_DIR, MarkerType, heartbeat_file, is_instant_time
+from lakebed.model.actions import RequestedReplace
+from lakebed.model.instant import Action, Instant
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.control import Control
+from lakebed.txn.heartbeat import is_expired
+from lakebed.txn.markers import begin_of, delete_markers, file_id_of, list_markers
+from lakebed.txn.options import FailedWrites
+from lakebed.txn.rollback import delete_all, finish_rollback, roll_back
+from lakebed.view.committed import NamedFiles
+
+_WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
+
+
+def clean_up(client: MetaClient, control: Control) -> MetaClient:
+    """Leave nothing behind that a dead writer began, as far as the policy allows; the table as it is afterwards."""
+    client = client.reload()
+    if control.options.policy is FailedWrites.NEVER:
+        return client
+    for rollback in client.timeline.pending.of_actions(Action.ROLLBACK):
+        if _is_dead(client, rollback.requested_time, control):
+            finish_rollback(client, rollback, control)
+            client = client.reload()
+    failed = [instant for instant in failed_writes(client) if _is_dead(client, instant.requested_time, control)]
+    for instant in failed:
+        roll_back(client, instant, control)
+    client = client.reload() if failed else client
+    sweep(client, control)
+    return client
+
+
+def failed_writes(client: MetaClient) -> tuple[Instant, ...]:
+    """Pending writes that are no table service."""
+    pending = client.timeline.pending.of_actions(*_WRITES)
+    return tuple(instant for instant in pending if not _is_clustering(client, instant))
+
+
+def sweep(client: MetaClient, control: Control) -> None:
+    """Remove markers and heartbeats that belong to nothing pending, and unnamed files that the markers tell of."""
+    begins = _with_leftovers(client)
+    done = [begin for begin in begins if client.timeline.at(begin) and not _is_pending(client, begin)]
+    for begin in done:
+        _remove(client, begin)
+    unknown = [begin for begin in begins if not client.timeline.at(begin) and _is_dead(client, begin, control)]
+    if unknown:
+        with control.lock.hold():  # services claim their begins under the lock: no claim of theirs is under way now
+            fresh = client.reload()
+            for begin in unknown:
+                if not fresh.timeline.at(begin):
+                    _remove(fresh, begin)
+
+
+def delete_unnamed(client: MetaClient, begin: str, named: NamedFiles | None) -> None:
+    """Delete the marked files of a begin that its commit does not name; without a commit, all of them."""
+    unnamed = []
+    for marker in list_markers(client.storage, begin):
+        ours = begin_of(marker.data_file) == begin and marker.io_type is not MarkerType.APPEND
+        file_id = file_id_of(marker.data_file) or ""
+        if ours and (named is None or not named.has(marker.partition_path, file_id, marker.data_file)):
+            unnamed.append(marker.path)
+    delete_all(client.storage, unnamed)
+
+
+def _remove(client: MetaClient, begin: str) -> None:
+    commit = client.commit(begin)
+    if commit is not None:
+        delete_unnamed(client, begin, NamedFiles.of(commit))
+    elif not client.is_committed(begin):
+        delete_unnamed(client, begin, None)
+    delete_markers(client.storage, begin)
+    client.storage.delete([heartbeat_file(begin)])
+
+
+def _with_leftovers(client: MetaClient) -> list[str]:
+    names = {info.name for info in client.storage.list(HEARTBEAT_DIR)}
+    for info in client.storage.list(TEMP_DIR, recursive=True):
+        names.add(info.path.removeprefix(f"{TEMP_DIR}/").partition("/")[0])
+    return sorted(filter(is_instant_time, names))
+
+
+def _is_pending(client: MetaClient, begin: str) -> bool:
+    return any(not instant.is_completed for instant in client.timeline.at(begin))
+
+
+def _is_dead(client: MetaClient, begin: str, control: Control) -> bool:
+    if control.options.policy is FailedWrites.EAGER:
+        return True
+    return is_expired(client.storage, begin, control.store_clock(client.storage), control.options)
+
+
+def _is_clustering(client: MetaClient, instant: Instant) -> bool:
+    if instant.action is not Action.REPLACE_COMMIT:
+        return False
+    plan = client.plan(instant)
+    return isinstance(plan, RequestedReplace) and plan.clustering is not None

@@ -1,0 +1,208 @@
+"""Undoing one instant, so that nothing of it is left and nobody can complete it any more.
+
+    under the lock   the instant is still pending  ->  <r>.rollback.requested    from here on its writer must give up
+                     <r>.rollback.inflight
+                     delete the data files: those of the plan, of the markers, and any whose name carries the begin
+    under the lock   metadata table, then delete the instant's own timeline files, markers and heartbeat
+                     <r>_<c>.rollback
+
+Every step can be done again, so whoever finds a rollback half done (`finish_rollback`) carries it to the end, whichever
+program began it. A file is deleted only if its own name says that it belongs to the begin. A completed instant is left
+alone: undoing one is a restore. The plan of a compaction, log compaction or clustering is kept: only its run is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+
+from lakebed.errors import InvalidRequest, StorageUnavailable
+from lakebed.format.names import (
+    HASHING_META_DIR,
+    HOODIE_DIR,
+    METADATA_DIR,
+    SCHEMA_DIR,
+    TIMELINE_DIR,
+    MarkerType,
+    heartbeat_file,
+    parse_instant_file,
+)
+from lakebed.format.timeline_files import encode_body
+from lakebed.model.actions import InstantRef, RollbackMetadata, RollbackPartition, RollbackPlan, RollbackRequest
+from lakebed.model.instant import Action, Instant, State
+from lakebed.runner import LocalRunner
+from lakebed.storage.storage import Storage, checked_file, joined
+from lakebed.timeline.active import create_requested, load_active
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.control import Control
+from lakebed.txn.heartbeat import Heartbeat
+from lakebed.txn.instants import claim_begin
+from lakebed.txn.markers import begin_of, delete_markers, file_id_of, list_markers
+from lakebed.txn.publish import choose_completion, publish
+
+_SERVICES = frozenset({Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING})
+_BATCH = 1000
+
+
+def roll_back(client: MetaClient, instant: Instant, control: Control) -> Instant | None:
+    """Undo a pending instant; None when it is not pending any more, be it completed or undone by another."""
+    files = find_files(client.storage, instant.requested_time)  # before the lock: listing a large table takes a while
+    with control.lock.hold() as lease:
+        fresh = client.reload()
+        rollback = pending_rollback(fresh, instant.requested_time)
+        if rollback is None:
+            current = fresh.timeline.find(instant.requested_time, instant.action)
+            if current is None or current.is_completed:
+                return None
+            _require_metadata_writer(fresh, current.requested_time, control)
+            begin, fresh = claim_begin(fresh, control.clock)
+            plan = plan_rollback(fresh, current, files)
+            body = encode_body(plan, Action.ROLLBACK, State.REQUESTED)
+            lease.confirm()
+            rollback = create_requested(fresh.storage, begin, Action.ROLLBACK, body, fresh.active.folder)
+    return finish_rollback(fresh.reload(), rollback, control)
+
+
+def finish_rollback(client: MetaClient, rollback: Instant, control: Control) -> Instant | None:
+    """Carry out a rollback that is on the timeline; None when another has finished it."""
+    plan = client.plan(rollback)
+    if not isinstance(plan, RollbackPlan):
+        _forget(client, rollback.requested_time, Action.ROLLBACK)  # it never got as far as having a plan
+        return None
+    target = plan.instant.time
+    _refuse_completed(client, plan)
+    _require_metadata_writer(client, target, control)
+    storage, started = client.storage, control.clock.now_ms()
+    heartbeat = Heartbeat(storage, rollback.requested_time, control.options).start()
+    try:
+        if rollback.state is State.REQUESTED and client.active.size(_inflight(rollback)) is None:
+            storage.put_if_absent(client.active.path(_inflight(rollback)), b"")
+        planned = (joined(r.partition_path, _name(path)) for r in plan.requests for path in r.files)
+        files = sorted({*(path for path in planned if begin_of(_name(path)) == target), *find_files(storage, target)})
+        delete_all(storage, [*files, *_side_files(storage, target)])
+        with control.lock.hold() as lease:
+            fresh = client.reload()
+            current = fresh.timeline.find(rollback.requested_time, Action.ROLLBACK)
+            if current is None or current.is_completed:
+                return current
+            _refuse_completed(fresh, plan)
+            body = _metadata(storage, rollback, plan, files, control.clock.now_ms() - started)
+            completion = choose_completion(fresh, _inflight(rollback), body, control)
+            lease.confirm()
+            forget_instant(fresh, plan)
+            done = publish(fresh, _inflight(rollback), completion, body, control)
+    finally:
+        heartbeat.stop()
+    with suppress(StorageUnavailable):  # the next write sweeps it up
+        heartbeat.remove()
+    return done
+
+
+def pending_rollback(client: MetaClient, begin: str) -> Instant | None:
+    """The rollback of this begin that is under way, if there is one."""
+    for instant in client.timeline.pending.of_actions(Action.ROLLBACK):
+        plan = client.plan(instant)
+        if isinstance(plan, RollbackPlan) and plan.instant.time == begin:
+            return instant
+    return None
+
+
+def plan_rollback(client: MetaClient, instant: Instant, files: Iterable[str]) -> RollbackPlan:
+    """A request per file, as real Hudi writes them: it may have to finish what we began."""
+    begin = instant.requested_time
+    requests = tuple(
+        RollbackRequest(path.rpartition("/")[0], file_id_of(_name(path)), begin, (absolute_path(client.storage, path),))
+        for path in sorted(files)
+    )
+    return RollbackPlan(InstantRef(begin, str(instant.action)), requests)
+
+
+def find_files(storage: Storage, begin: str) -> frozenset[str]:
+    """Data files of a begin: by its markers, and by the names in every folder, for some writers leave no markers."""
+    marked = (m.path for m in list_markers(storage, begin) if m.io_type is not MarkerType.APPEND)
+    found = {path for path in marked if begin_of(_name(path)) == begin and storage.stat(path) is not None}
+    return frozenset(found.union(path for path in _listed(storage) if begin_of(_name(path)) == begin))
+
+
+def forget_instant(client: MetaClient, plan: RollbackPlan) -> None:
+    """Remove an instant that was undone from the timeline, with its markers and heartbeat. Plans of services stay."""
+    begin, action = plan.instant.time, Action(plan.instant.action)
+    if action in _SERVICES:
+        client.storage.delete([client.active.path(Instant(begin, action, State.INFLIGHT))])
+    else:
+        _forget(client, begin, action)
+    delete_markers(client.storage, begin)
+    client.storage.delete([heartbeat_file(begin)])
+
+
+def absolute_path(storage: Storage, path: str) -> str:
+    """A path as plans and reports hold them: with the table's location, a local one without its scheme."""
+    return f"{storage.url.removeprefix('file://')}/{path}"
+
+
+def delete_all(storage: Storage, paths: Sequence[str]) -> None:
+    """Delete files in batches."""
+    for start in range(0, len(paths), _BATCH):
+        storage.delete([checked_file(path) for path in paths[start : start + _BATCH]])
+
+
+def _listed(storage: Storage) -> Iterator[str]:
+    folders = [folder for folder in storage.list_folders("") if folder != HOODIE_DIR]
+    yield from (info.path for info in storage.list(""))
+    for found in LocalRunner().map(lambda f: [i.path for i in storage.list(f, recursive=True)], folders, label="list"):
+        yield from found
+
+
+def _side_files(storage: Storage, begin: str) -> list[str]:
+    """What else carries a begin: hashing metadata of a resize, and the schema history of an ALTER TABLE."""
+    listed = [*storage.list(HASHING_META_DIR, recursive=True), *storage.list(SCHEMA_DIR)]
+    return [info.path for info in listed if info.name.startswith((f"{begin}.", f"{begin}_"))]
+
+
+def _forget(client: MetaClient, begin: str, action: Action) -> None:
+    """Delete the pending states of an action, the most advanced first."""
+    names = {name: parse_instant_file(name) for name in client.active.files}
+    states = [i for i in names.values() if i and (i.requested_time, i.action) == (begin, action) and not i.is_completed]
+    for instant in sorted(states, key=lambda i: i.state is State.REQUESTED):
+        client.storage.delete([client.active.path(instant)])
+
+
+def _metadata(
+    storage: Storage, rollback: Instant, plan: RollbackPlan, files: Sequence[str], took_ms: int
+) -> RollbackMetadata:
+    by_partition: dict[str, list[str]] = {}
+    for path in files:
+        by_partition.setdefault(path.rpartition("/")[0], []).append(absolute_path(storage, path))
+    partitions = {name: RollbackPartition(name, tuple(paths)) for name, paths in by_partition.items()}
+    return RollbackMetadata(
+        start_time=rollback.requested_time,
+        time_taken_ms=max(took_ms, 0),
+        total_files_deleted=len(files),
+        commits=(plan.instant.time,),
+        partitions=partitions,
+        instants=(InstantRef(plan.instant.time, plan.instant.action),),
+    )
+
+
+def _refuse_completed(client: MetaClient, plan: RollbackPlan) -> None:
+    if client.timeline.completed_write(plan.instant.time) is not None:
+        raise InvalidRequest(
+            f"a rollback of the completed instant {plan.instant.time} is under way, begun by another program",
+            hint="Finish it with Apache Hudi, or restore the table to a savepoint.",
+        )
+
+
+def _require_metadata_writer(client: MetaClient, begin: str, control: Control) -> None:
+    """Without a metadata writer only what the metadata table never heard of can be undone."""
+    if client.config.metadata_partitions and control.before_publish is None:
+        known = load_active(client.storage.within(METADATA_DIR), TIMELINE_DIR).timeline.at(begin)
+        if any(instant.is_completed for instant in known):
+            control.require_metadata_writer(client)
+
+
+def _inflight(rollback: Instant) -> Instant:
+    return Instant(rollback.requested_time, Action.ROLLBACK, State.INFLIGHT)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

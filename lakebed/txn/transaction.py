@@ -1,0 +1,308 @@
+"""A transaction: the way of an action from its claim to its publication, or back.
+
+    begin   clean up after others -> claim a begin time -> requested -> inflight          (no lock)
+    ...     markers and data files, written by tasks anywhere
+    commit  our files are all there, lost attempts are deleted
+            lock -> still ours? conflicts? -> metadata table -> completion time -> publish -> unlock
+            markers and heartbeat removed
+    abort   rollback of our own instant
+
+    with Transaction.begin(client, Action.DELTA_COMMIT, control, operation="UPSERT") as txn:
+        ...                       # write files that carry txn.begin_time
+        txn.commit(metadata)      # leaving the block without it, or by an exception, undoes the write
+
+Readers see all or nothing, for only the completed file counts. Table services plan first (`schedule`, under the lock)
+and run later, perhaps elsewhere (`Transaction.resume`). When the store does not say whether the publish went through,
+nothing is undone: the next writer reads the timeline and knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from enum import Enum
+from types import TracebackType
+
+from lakebed.errors import ConflictError, InvalidRequest, StorageUnavailable
+from lakebed.format.names import MarkerType, heartbeat_file
+from lakebed.format.timeline_files import encode_body
+from lakebed.model.actions import ActionBody, CommitMetadata, RequestedReplace
+from lakebed.model.instant import Action, Instant, State
+from lakebed.timeline.active import create_requested, to_inflight
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.conflicts import (
+    Touched,
+    completed_since,
+    completion_time_moves_forward,
+    conflicts,
+    every_file_exists,
+    files_are_of,
+    instant_still_ours,
+    no_file_group_written_twice,
+    rolled_back_since,
+)
+from lakebed.txn.control import Control
+from lakebed.txn.failed_writes import clean_up, delete_unnamed
+from lakebed.txn.heartbeat import Heartbeat, is_expired
+from lakebed.txn.instants import claim_begin
+from lakebed.txn.locks import Lease
+from lakebed.txn.markers import create_marker, delete_markers
+from lakebed.txn.options import Concurrency, FailedWrites
+from lakebed.txn.publish import choose_completion, publish
+from lakebed.txn.rollback import roll_back
+from lakebed.view.committed import NamedFiles
+
+_SERVICES = frozenset({Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING})
+
+
+class _Phase(Enum):
+    OPEN = "open"
+    PUBLISHING = "the outcome is not known"
+    COMMITTED = "committed"
+    ABORTED = "undone"
+
+
+def schedule(
+    client: MetaClient, action: Action, plan: Callable[[MetaClient, str], ActionBody | None], control: Control
+) -> Instant | None:
+    """Plan a table service under the lock and save the plan as requested; None when there is nothing to do.
+
+    `plan` gets the table as it is now and the begin time: whatever completes later completes after that time.
+    """
+    storage = client.storage
+    with control.lock.hold() as lease:
+        begin, fresh = claim_begin(client, control.clock)
+        try:
+            body = plan(fresh, begin)
+            if body is None:
+                return None
+            lease.confirm()
+            data = encode_body(body, action, State.REQUESTED)
+            return create_requested(storage, begin, action, data, fresh.active.folder)
+        finally:
+            storage.delete([heartbeat_file(begin)])
+
+
+def _may_take_over(client: MetaClient, begin: str, control: Control) -> bool:
+    """A single writer knows that nobody else runs anything; others wait until the heartbeat stops."""
+    alone = control.options.policy is FailedWrites.EAGER
+    return alone or is_expired(client.storage, begin, control.store_clock(client.storage), control.options)
+
+
+class Transaction:
+    """One action under way. Made by `begin` or `resume`, ended by `commit` or `abort`."""
+
+    def __init__(
+        self,
+        snapshot: MetaClient,
+        inflight: Instant,
+        control: Control,
+        heartbeat: Heartbeat | None,
+        operation: str | None,
+    ) -> None:
+        self.snapshot = snapshot
+        """The table as the action may see it: everything in it completed before the action began."""
+        self.instant = inflight
+        self.operation = operation
+        self._control = control
+        self._heartbeat = heartbeat
+        self._phase = _Phase.OPEN
+
+    # Beginning
+
+    @classmethod
+    def begin(
+        cls,
+        client: MetaClient,
+        action: Action,
+        control: Control,
+        *,
+        operation: str | None = None,
+        plan: ActionBody | None = None,
+        profile: CommitMetadata | None = None,
+        begin_time: str | None = None,
+    ) -> Transaction:
+        """Start an action. `profile` is what an inflight write may tell of the work to come.
+
+        `begin_time` is for an action that shares its begin with another: a savepoint, or the metadata table's part of a
+        commit. Such an action claims nothing, has no heartbeat, and cleans up nothing before it.
+        """
+        if action.completes_as.adds_files:
+            control.require_metadata_writer(client)
+        if plan is None and action is Action.REPLACE_COMMIT:
+            plan = RequestedReplace("DELETE_PARTITION") if operation == "DELETE_PARTITION" else RequestedReplace()
+        heartbeat = None
+        if begin_time is not None:
+            begin, snapshot = begin_time, client.reload()
+        else:
+            ready = clean_up(client, control) if action.completes_as.adds_files else client
+            begin, snapshot = claim_begin(ready, control.clock)
+            heartbeat = Heartbeat(client.storage, begin, control.options).start()
+        txn = cls(snapshot, Instant(begin, action, State.INFLIGHT), control, heartbeat, operation)
+        try:
+            txn._announce(plan, profile)
+        except BaseException as error:
+            txn._withdraw(error)
+            raise
+        return txn
+
+    @classmethod
+    def resume(
+        cls, client: MetaClient, planned: Instant, control: Control, *, operation: str | None = None
+    ) -> Transaction:
+        """Run an action that was planned before. What an earlier run left half done is undone first."""
+        storage, begin, action = client.storage, planned.requested_time, planned.action
+        if action.completes_as.adds_files:
+            control.require_metadata_writer(client)
+        taken_over = not storage.put_if_absent(heartbeat_file(begin), b"")
+        if taken_over and not _may_take_over(client, begin, control):
+            raise ConflictError(f"{planned} is being run by another writer", hint="Try again when it is done.")
+        heartbeat = Heartbeat(storage, begin, control.options)
+        fresh = client.reload()
+        current = fresh.timeline.find(begin, action)
+        if current is None or current.is_completed:
+            heartbeat.remove()
+            raise ConflictError(f"{planned} was completed or undone by another writer", hint="Open the table again.")
+        if action in _SERVICES and (taken_over or current.state is State.INFLIGHT):
+            roll_back(fresh, current, control)
+            if not storage.put_if_absent(heartbeat_file(begin), b""):
+                raise ConflictError(f"{planned} is being run by another writer", hint="Try again when it is done.")
+            fresh = fresh.reload()
+        inflight = Instant(begin, action, State.INFLIGHT)
+        txn = cls(fresh, inflight, control, heartbeat.start(), operation)
+        try:
+            if fresh.active.size(inflight) is None:
+                to_inflight(storage, replace(inflight, state=State.REQUESTED), b"", fresh.active.folder)
+        except BaseException:
+            heartbeat.stop()
+            raise
+        return txn
+
+    def _announce(self, plan: ActionBody | None, profile: CommitMetadata | None) -> None:
+        storage, folder, action = self.snapshot.storage, self.snapshot.active.folder, self.instant.action
+        requested = replace(self.instant, state=State.REQUESTED)
+        if action is not Action.SAVEPOINT:
+            body = encode_body(plan, action, State.REQUESTED)
+            requested = create_requested(storage, self.begin_time, action, body, folder)
+        elif self.snapshot.active.size(self.instant) is not None:
+            return  # a savepoint that was begun before
+        to_inflight(storage, requested, encode_body(profile, action, State.INFLIGHT), folder)
+
+    def _withdraw(self, error: BaseException) -> None:
+        """Nothing was written yet, so taking back the announcement is all there is to undo."""
+        self._stop()
+        if isinstance(error, Exception) and self._heartbeat is not None:
+            requested = replace(self.instant, state=State.REQUESTED)
+            with suppress(StorageUnavailable):
+                paths = [self.snapshot.active.path(state) for state in (self.instant, requested)]
+                self.snapshot.storage.delete(paths)
+                self._heartbeat.remove()
+
+    # While it runs
+
+    @property
+    def begin_time(self) -> str:
+        return self.instant.requested_time
+
+    def mark(self, partition_path: str, data_file: str, io_type: MarkerType = MarkerType.CREATE) -> None:
+        """Announce a data file before it is created; tasks elsewhere call `create_marker` themselves."""
+        create_marker(self.snapshot.storage, self.begin_time, partition_path, data_file, io_type)
+
+    # Ending
+
+    def commit(self, body: ActionBody) -> Instant:
+        """Publish the action; the completed instant. On any error but an unknown outcome the write is not visible."""
+        if self._phase is not _Phase.OPEN:
+            raise InvalidRequest(f"the transaction {self.begin_time} is over: {self._phase.value}")
+        if isinstance(body, CommitMetadata):
+            body = replace(body, operation=body.operation or self.operation)
+            self._check_files(body)
+        with self._control.lock.hold() as lease:
+            now = self.snapshot.reload()
+            alive = self._heartbeat is None or self._heartbeat.is_there()
+            instant_still_ours(self.snapshot, now, self.instant, alive=alive)
+            if isinstance(body, CommitMetadata):
+                self._check_conflicts(now, body)
+            completion = choose_completion(now, self.instant, body, self._control)
+            completion_time_moves_forward(now.timeline, self.begin_time, completion)
+            lease.confirm()
+            self._phase = _Phase.PUBLISHING
+            done = publish(now, self.instant, completion, body, self._control)
+            self._check_not_undone(lease, done)
+            self._phase = _Phase.COMMITTED
+        self._tidy()
+        return done
+
+    def abort(self) -> None:
+        """Undo the action: files, timeline, markers, heartbeat. The plan of a service stays, to be run again."""
+        if self._phase is not _Phase.OPEN:
+            raise InvalidRequest(f"the transaction {self.begin_time} is over: {self._phase.value}")
+        self._stop()
+        action = self.instant.action
+        if action.completes_as.adds_files:
+            if roll_back(self.snapshot, self.instant, self._control) is None:
+                self._leave_to_the_winner()
+        elif action is Action.SAVEPOINT:
+            self.snapshot.storage.delete([self.snapshot.active.path(self.instant)])
+        elif self._heartbeat is not None:
+            self._heartbeat.remove()
+        self._phase = _Phase.ABORTED
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._phase is _Phase.OPEN:
+                self.abort()
+        except Exception as problem:
+            if error is None:
+                raise
+            error.add_note(f"Undoing the write {self.begin_time} failed as well, the next write will do it: {problem}")
+        finally:
+            self._stop()
+
+    def _check_files(self, body: CommitMetadata) -> None:
+        files_are_of(self.begin_time, body)
+        no_file_group_written_twice(body)
+        every_file_exists(self.snapshot.storage, body)
+        delete_unnamed(self.snapshot, self.begin_time, NamedFiles.of(body))
+
+    def _check_conflicts(self, now: MetaClient, body: CommitMetadata) -> None:
+        ours = Touched.by(self.begin_time, body)
+        non_blocking = self._control.options.concurrency is Concurrency.NON_BLOCKING
+        conflict = conflicts(ours, completed_since(self.snapshot, now), non_blocking=non_blocking)
+        if conflict is not None:
+            raise conflict
+
+    def _leave_to_the_winner(self) -> None:
+        """Another run of the same plan completed it: only our own files may go."""
+        now = self.snapshot.reload()
+        commit = now.commit(self.begin_time)
+        if commit is not None:
+            delete_unnamed(now, self.begin_time, NamedFiles.of(commit))
+
+    def _check_not_undone(self, lease: Lease, done: Instant) -> None:
+        """A publish so slow that the lock was lost over it may have come after our rollback; then it does not count."""
+        if not lease.lapsed():
+            return
+        now = self.snapshot.reload()
+        undone = rolled_back_since(self.snapshot, now, self.begin_time)
+        if undone is not None:
+            now.storage.delete([now.active.path(done)])
+            raise ConflictError(f"{self.instant} was rolled back by {undone} during its publish", hint="Try again.")
+
+    def _tidy(self) -> None:
+        """The action is published: what fails from here on is left for the next write to sweep up."""
+        with suppress(StorageUnavailable):
+            delete_markers(self.snapshot.storage, self.begin_time)
+            if self._heartbeat is not None:
+                self._heartbeat.remove()
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()

@@ -1,0 +1,133 @@
+"""Damage to a table's bytes, as small values that can be kept in a file, and what a reader may answer to it.
+
+The contract of every read of damaged bytes: an answer or a `LakebedError`; never another exception, never more time or
+memory than a small table needs. Which answers are right depends on what was damaged, see `is_metadata`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from lakebed.errors import LakebedError
+from lakebed.model.schema import META_FIELD_NAMES
+from lakebed.storage.memory import MemoryStorage
+from lakebed.table import Table
+from lakebed.timeline.meta_client import MetaClient
+
+KEY = META_FIELD_NAMES[2]
+NO_METADATA_TABLE = {"hoodie.metadata.enable": "false"}
+QUERIES = ("snapshot", "folders", "read_optimized", "incremental", "count", "inspect")
+SLOW_SECONDS = 10.0
+
+
+class Step(NamedTuple):
+    """One change of a file's bytes; `at` and `size` are taken modulo what is there."""
+
+    kind: str
+    at: int = 0
+    size: int = 1
+    value: int = 0
+
+
+def flip(data: bytes, step: Step) -> bytes:
+    if not data:
+        return data
+    at = step.at % len(data)
+    return data[:at] + bytes([data[at] ^ (step.value % 255 + 1)]) + data[at + 1 :]
+
+
+def overwrite(data: bytes, step: Step) -> bytes:
+    """A stretch of one value: zeros of a page that never reached the disk, or the largest of lengths."""
+    at = step.at % (len(data) + 1)
+    stretch = data[at : at + step.size]
+    return data[:at] + bytes([step.value % 256]) * len(stretch) + data[at + len(stretch) :]
+
+
+def truncate(data: bytes, step: Step) -> bytes:
+    return data[: step.at % (len(data) + 1)]
+
+
+def duplicate(data: bytes, step: Step) -> bytes:
+    """A stretch twice, as when a broken append was sent again."""
+    at = step.at % (len(data) + 1)
+    return data[: at + step.size] + data[at:]
+
+
+def cut_out(data: bytes, step: Step) -> bytes:
+    at = step.at % (len(data) + 1)
+    return data[:at] + data[at + step.size :]
+
+
+STEPS = {step.__name__: step for step in (flip, overwrite, truncate, duplicate, cut_out)}
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What happened to one file of a table, or, with the step "remove", that it is gone."""
+
+    table: str
+    file: str
+    steps: tuple[Step, ...]
+
+    def apply(self, storage: MemoryStorage) -> None:
+        data = storage.read(self.file)
+        for step in self.steps:
+            if step.kind == "remove":
+                storage.delete([self.file])
+                return
+            data = STEPS[step.kind](data, step)
+        storage.put(self.file, data)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"table": self.table, "file": self.file, "steps": [list(step) for step in self.steps]}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Damage:
+        return cls(value["table"], value["file"], tuple(Step(*step) for step in value["steps"]))
+
+
+def is_metadata(file: str) -> bool:
+    """Whether a file holds no rows: damage here may cost the answer, but must not change which keys there are."""
+    name = file.rpartition("/")[2]
+    return file.startswith(".hoodie/") or name.startswith(".hoodie_partition_metadata")
+
+
+def ask(storage: MemoryStorage, query: str) -> Any:
+    """The answer of one query as a value to compare; the incremental one starts before everything."""
+    table = Table(MetaClient.open(storage))
+    if query == "inspect":
+        table.inspect.config()
+        table.inspect.file_slices()
+        return table.inspect.timeline(history=True).num_rows
+    if query == "count":
+        return table.scan().count()
+    if query == "incremental":
+        return keyed(table.incremental("0").to_arrow())
+    if query == "folders":
+        return keyed(table.scan(options=NO_METADATA_TABLE).to_arrow())
+    return keyed(table.scan(query=query).to_arrow())
+
+
+def keyed(table: pa.Table) -> dict[str, Any]:
+    """Rows by record key."""
+    keys = table.column(KEY).to_pylist()
+    answer = dict(zip(keys, table.to_pylist(), strict=True))
+    assert len(answer) == len(keys), "a key came twice"
+    return answer
+
+
+def outcome(storage: MemoryStorage, query: str) -> tuple[Any, LakebedError | None]:
+    """The answer, or the error; anything else that is raised is a defect and goes on to the caller."""
+    started = time.monotonic()
+    try:
+        answer, error = ask(storage, query), None
+    except LakebedError as raised:
+        answer, error = None, raised
+        assert str(raised).strip()
+    took = time.monotonic() - started
+    assert took < SLOW_SECONDS, f"{query} took {took:.1f} s"
+    return answer, error
