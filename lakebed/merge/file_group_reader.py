@@ -36,6 +36,7 @@ from lakebed.model.schema_evolution import Renames, resolve
 from lakebed.storage.storage import Storage
 
 LSM_TREE = "lsm_tree"
+PARQUET = "parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,41 @@ class FileGroupReader:
     def with_share(self, parts: int) -> FileGroupReader:
         """The same reader with its part of the memory, for reading several slices at once."""
         return replace(self, options=replace(self.options, memory=max(1, self.options.memory // max(1, parts))))
+
+    def without_conditions(self) -> FileGroupReader:
+        """The same reader for all rows."""
+        return replace(self, predicate=None, commits=None)
+
+    def why_not_native(self, split: ReadSplit) -> str | None:
+        """Why a plain Parquet reader cannot give this slice's rows, even with merge vectors; None when it can."""
+        piece = split.slice
+        if piece.base_file is not None and piece.base_file.extension != PARQUET:
+            return f"base files in {piece.base_file.extension.upper()}"
+        if piece.log_files and not self.shape.rule.picks_whole_records:
+            return "the merge rule combines rows instead of choosing one"
+        if any(not log.native for log in piece.log_files):
+            return "logs of format v1, or native ones under hidden names"
+        if any(not log.name.endswith(f".{PARQUET}") for log in piece.log_files):
+            return "logs that are not Parquet"
+        return None
+
+    def fits_natively(self, split: ReadSplit) -> bool:
+        """Whether every file of the slice holds the table's columns in the table's types, partial logs excluded."""
+        piece = split.slice
+        sources: list[pa.Schema] = []
+        if piece.base_file is not None:
+            if self._renames(piece.base_file.instant_time):
+                return False
+            with open_base_file(self.storage, piece.base_file) as source:
+                sources.append(source.schema)
+        for run in self.scan(piece).runs if piece.log_files else ():
+            if run.is_partial or self._renames(run.instant_time):
+                return False
+            if not run.is_delete:
+                with parquet_source(self.storage, run.block) as source:
+                    sources.append(source.schema)
+        wanted = {item.name: item.type for item in self.shape.schema}
+        return all(wanted.get(item.name, item.type) == item.type for schema in sources for item in schema)
 
     def describe(self, splits: Sequence[ReadSplit]) -> list[str]:
         """How the splits will be read, for `explain()`."""

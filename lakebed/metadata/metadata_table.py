@@ -31,10 +31,14 @@ from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.predicate import ColumnStats
 from lakebed.runner import LocalRunner, Runner
 from lakebed.storage.storage import FileInfo, checked_path
+from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient, Replacement
 from lakebed.view.committed import TimelineCommits
 from lakebed.view.file_system_view import FileSystemView
 from lakebed.view.partitions import StorageLister
+
+_FIRST_YEAR = "0001"
+WITHOUT_IT = "Read with the option hoodie.metadata.enable=false, which lists folders instead."
 
 
 @dataclass(slots=True)
@@ -64,6 +68,9 @@ class MetadataCommits:
     def prefetch(self, begins: Iterable[str]) -> None:
         self.own.prefetch(begins)
 
+    def written(self) -> Mapping[str, Sequence[FileInfo]]:
+        return self.own.written()
+
 
 @dataclass(slots=True)
 class MetadataTable:
@@ -88,8 +95,9 @@ class MetadataTable:
             raise CorruptTable(
                 f"the table lists metadata partitions and has no metadata table ({error})",
                 file=METADATA_DIR,
-                hint="Read with the metadata table switched off.",
+                hint=WITHOUT_IT,
             ) from error
+        _require_current(data, client)
         commits = MetadataCommits(TimelineCommits(client), data)
         return cls(data, client, FileSystemView(StorageLister(storage), commits))
 
@@ -184,6 +192,24 @@ class MetadataTable:
             reader = GroupReader.open(self.client.storage, piece, is_committed, self.runner)
             self._readers[piece.file_group] = reader
         return reader
+
+
+def _require_current(data: MetaClient, client: MetaClient) -> None:
+    """Refuses a metadata table that lacks a completed write of its data table: its listings would hide files.
+
+    What was there when the metadata table was made came in with the listing that it began with; the instants of its
+    making have begins near zero and tell by their completion when that was.
+    """
+    made = [
+        i.completion_time for i in client.completed_writes() if i.requested_time < _FIRST_YEAR and i.completion_time
+    ]
+    since = max(made, key=comparable, default="")
+    for instant in data.completed_writes():
+        begin = instant.requested_time
+        if comparable(begin) > comparable(since) and not client.is_committed(begin):
+            raise CorruptTable(
+                f"the metadata table lacks the completed write {begin}", file=METADATA_DIR, hint=WITHOUT_IT
+            )
 
 
 def _numbered(partition: str, slices: Sequence[FileSlice]) -> tuple[FileSlice, ...]:

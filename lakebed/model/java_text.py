@@ -3,9 +3,9 @@
 Java writes at least one digit after the point, and from 10^7 upward or below 10^-3 the form 1.0E7. Up to Java 18, which
 is what Hudi runs on, the digits are not always the shortest that give the number back (2e23 is 1.9999999999999998E23,
 2^-44 ends in ...8015E-14 and 5e-324 in 4.9E-324). The loop below makes digits as those versions do, with all their
-peculiarities: a test for "close enough" that is strict in machine arithmetic and not in big numbers, a second digit that
-the exponent form always gets, a margin that ignores the narrower gap below powers of two but for one bit, and 32 and
-64 bit products that overflow.
+peculiarities: a test for "close enough" that is strict in machine arithmetic and not in big numbers, a second digit
+that the exponent form always gets, a margin that ignores the narrower gap below powers of two but for one bit, and 32
+and 64 bit products that overflow.
 
     value = fraction * 2^k        b / s = value / 10^e       m = half a unit in the last place, on the scale of b
     per digit: q, b = divmod(b, s); b, m = 10 b, 10 m        stop when b < m (low) or b + m > 10 s (high); round at high

@@ -71,6 +71,8 @@ class Plan:
     report: PruneReport
     schema: pa.Schema
     slices_found: int = 0
+    schema_is_stable: bool = False
+    """Every write that the active timeline knows had the present schema, and nothing was archived."""
     notes: tuple[str, ...] = field(default=())
 
     def explain(self) -> str:
@@ -183,7 +185,16 @@ def plan_read(
         commits=time.commits,
     )
     splits = tuple(ReadSplit(piece) for piece in found)
-    return Plan(reader, splits, query, time, listing, report, schema, total)
+    return Plan(reader, splits, query, time, listing, report, schema, total, _schema_is_stable(client))
+
+
+def _schema_is_stable(client: MetaClient) -> bool:
+    texts = set()
+    for instant in client.completed_writes():
+        commit = client.commit(instant.requested_time)
+        if commit is not None and commit.schema_json:
+            texts.add(commit.schema_json)
+    return len(texts) == 1 and client.history.is_empty
 
 
 def output_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from lakebed.errors import ConflictError, CorruptTable, InvalidRequest
 from lakebed.format.names import parse_base_file, parse_log_file
-from lakebed.model.actions import ActionBody, CommitMetadata, RollbackMetadata, RollbackPlan
+from lakebed.model.actions import ActionBody, CommitMetadata
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Action, Instant
 from lakebed.runner import LocalRunner
@@ -28,6 +28,7 @@ from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.timeline import Timeline
 from lakebed.txn.instants import greatest_time
+from lakebed.txn.rollback import rollback_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +117,7 @@ def instant_still_ours(snapshot: MetaClient, now: MetaClient, inflight: Instant,
 def rolled_back_since(snapshot: MetaClient, now: MetaClient, begin: str) -> Instant | None:
     """A rollback of this begin, pending or completed, that the snapshot did not have."""
     known = {instant.requested_time for instant in snapshot.timeline.of_actions(Action.ROLLBACK)}
-    for instant in now.timeline.of_actions(Action.ROLLBACK):
-        if instant.requested_time in known:
-            continue
-        plan, body = now.plan(instant), now.body(instant) if instant.is_completed else None
-        if (isinstance(plan, RollbackPlan) and plan.instant.time == begin) or (
-            isinstance(body, RollbackMetadata) and begin in body.commits
-        ):
-            return instant
-    return None
+    return rollback_of(now, begin, except_for=known)
 
 
 def completion_time_moves_forward(timeline: Timeline, begin: str, completion: str) -> None:

@@ -20,7 +20,7 @@ from lakebed.txn.control import Control
 from lakebed.txn.heartbeat import is_expired
 from lakebed.txn.markers import begin_of, delete_markers, file_id_of, list_markers
 from lakebed.txn.options import FailedWrites
-from lakebed.txn.rollback import delete_all, finish_rollback, roll_back
+from lakebed.txn.rollback import delete_all, finish_rollback, roll_back, rollback_of
 from lakebed.view.committed import NamedFiles
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
@@ -79,7 +79,7 @@ def _remove(client: MetaClient, begin: str) -> None:
     commit = client.commit(begin)
     if commit is not None:
         delete_unnamed(client, begin, NamedFiles.of(commit))
-    elif not client.is_committed(begin):
+    elif rollback_of(client, begin) is not None or not client.is_committed(begin):
         delete_unnamed(client, begin, None)
     delete_markers(client.storage, begin)
     client.storage.delete([heartbeat_file(begin)])

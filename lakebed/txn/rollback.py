@@ -13,7 +13,7 @@ alone: undoing one is a restore. The plan of a compaction, log compaction or clu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from lakebed.errors import InvalidRequest, StorageUnavailable
@@ -103,6 +103,18 @@ def pending_rollback(client: MetaClient, begin: str) -> Instant | None:
     for instant in client.timeline.pending.of_actions(Action.ROLLBACK):
         plan = client.plan(instant)
         if isinstance(plan, RollbackPlan) and plan.instant.time == begin:
+            return instant
+    return None
+
+
+def rollback_of(client: MetaClient, begin: str, except_for: Collection[str] = ()) -> Instant | None:
+    """The newest rollback of this begin on the active timeline, pending or completed."""
+    for instant in reversed(client.timeline.of_actions(Action.ROLLBACK).instants):
+        if instant.requested_time in except_for:
+            continue
+        plan, body = client.plan(instant), client.body(instant) if instant.is_completed else None
+        planned = isinstance(plan, RollbackPlan) and plan.instant.time == begin
+        if planned or (isinstance(body, RollbackMetadata) and begin in body.commits):
             return instant
     return None
 

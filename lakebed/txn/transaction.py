@@ -241,8 +241,7 @@ class Transaction:
         self._stop()
         action = self.instant.action
         if action.completes_as.adds_files:
-            if roll_back(self.snapshot, self.instant, self._control) is None:
-                self._leave_to_the_winner()
+            self._undo()
         elif action is Action.SAVEPOINT:
             self.snapshot.storage.delete([self.snapshot.active.path(self.instant)])
         elif self._heartbeat is not None:
@@ -278,12 +277,18 @@ class Transaction:
         if conflict is not None:
             raise conflict
 
-    def _leave_to_the_winner(self) -> None:
-        """Another run of the same plan completed it: only our own files may go."""
+    def _undo(self) -> None:
+        """Roll back, unless another took the instant from us; then only files that nobody else can own may go."""
         now = self.snapshot.reload()
         commit = now.commit(self.begin_time)
+        undone = rolled_back_since(self.snapshot, now, self.begin_time)
         if commit is not None:
             delete_unnamed(now, self.begin_time, NamedFiles.of(commit))
+        elif undone is None or not undone.is_completed:
+            roll_back(now, self.instant, self._control)
+        elif not now.timeline.at(self.begin_time):
+            delete_unnamed(now, self.begin_time, None)
+            delete_markers(now.storage, self.begin_time)
 
     def _check_not_undone(self, lease: Lease, done: Instant) -> None:
         """A publish so slow that the lock was lost over it may have come after our rollback; then it does not count."""

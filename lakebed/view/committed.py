@@ -4,18 +4,21 @@ A file belongs to the write whose begin is in its name. It counts when that writ
 report is at hand, when the report names the file: a task that was tried twice may leave a second file behind, even
 after the commit, and only the report knows which attempt won. Archived reports are not fetched for this; archiving
 removes unnamed files first.
+
+The reports are also asked the other way round: a file that a slice needs and that no folder shows, or shows shorter
+than it was written, was lost, and an answer without it would be wrong without a sign.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from lakebed.model.actions import CommitMetadata
 from lakebed.model.files import BaseFile, FileGroupId, LogFile
 from lakebed.runner import LocalRunner
-from lakebed.storage.storage import checked_path
+from lakebed.storage.storage import FileInfo, checked_path, joined
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient, Replacement
 
@@ -27,19 +30,27 @@ class NamedFiles:
     names: frozenset[tuple[str, str]]
     unsaid: frozenset[tuple[str, str]] = frozenset()
     """Partition and file id of reports without any name: of these groups every file of the commit counts."""
+    written: Mapping[str, tuple[FileInfo, ...]] = field(default_factory=dict)
+    """By partition, the files that the commit made; the size is 0 where the report says none."""
 
     @classmethod
     def of(cls, commit: CommitMetadata) -> NamedFiles:
         names: set[tuple[str, str]] = set()
         unsaid: set[tuple[str, str]] = set()
+        written: dict[str, tuple[FileInfo, ...]] = {}
         for partition, stats in commit.stats.items():
             checked_path(partition)
+            made: dict[str, int] = {}
             for stat in stats:
                 paths = [path for path in (stat.path, stat.base_file, *stat.log_files, *stat.cdc_files) if path]
                 names.update((partition, checked_path(path).rpartition("/")[2]) for path in paths)
                 if not stat.path and not stat.log_files:
                     unsaid.add((partition, stat.file_id))
-        return cls(frozenset(names), frozenset(unsaid))
+                made.update((path.rpartition("/")[2], 0) for path in stat.log_files)
+                if stat.path:
+                    made[stat.path.rpartition("/")[2]] = stat.file_size
+            written[partition] = tuple(FileInfo(joined(partition, name), size, 0) for name, size in made.items())
+        return cls(frozenset(names), frozenset(unsaid), written)
 
     def has(self, partition_path: str, file_id: str, name: str) -> bool:
         return (partition_path, name) in self.names or (partition_path, file_id) in self.unsaid
@@ -68,6 +79,10 @@ class CommitLookup(Protocol):
         """A hint that these commits will be asked for."""
         ...
 
+    def written(self) -> Mapping[str, Sequence[FileInfo]]:
+        """By partition, what the reports at hand say was written; nothing for listings that come out of commits."""
+        ...
+
 
 @dataclass(slots=True)
 class TimelineCommits:
@@ -77,6 +92,7 @@ class TimelineCommits:
     check_names: bool = True
     _named: dict[str, NamedFiles | None] = field(default_factory=dict)
     _pending: dict[FileGroupId, tuple[str, ...]] | None = None
+    _written: dict[str, list[FileInfo]] | None = None
 
     def is_committed(self, begin: str) -> bool:
         return self.client.is_committed(begin)
@@ -87,12 +103,25 @@ class TimelineCommits:
     def is_named(self, file: BaseFile | LogFile) -> bool:
         if not self.check_names or (self._is_metadata_table and _starts_a_group(file)):
             return True
-        begin = file.instant_time
+        named = self._report(file.instant_time)
+        return named is None or named.has(file.file_group.partition_path, file.file_group.file_id, file.name)
+
+    def _report(self, begin: str) -> NamedFiles | None:
         if begin not in self._named:
             commit = self.client.commit(begin)
             self._named[begin] = NamedFiles.of(commit) if commit is not None else None
-        named = self._named[begin]
-        return named is None or named.has(file.file_group.partition_path, file.file_group.file_id, file.name)
+        return self._named[begin]
+
+    def written(self) -> Mapping[str, Sequence[FileInfo]]:
+        if self._written is None:
+            found: dict[str, list[FileInfo]] = {}
+            begins = [instant.requested_time for instant in self.client.completed_writes()] if self.check_names else []
+            self.prefetch(begins)
+            for report in filter(None, map(self._report, begins)):
+                for partition, files in report.written.items():
+                    found.setdefault(partition, []).extend(files)
+            self._written = found
+        return self._written
 
     @property
     def _is_metadata_table(self) -> bool:

@@ -4,6 +4,9 @@ The view is a fold of commits over a listing and has no other input. It answers 
 the `CommitLookup` it was given, and for any earlier time `at` by counting only what had *completed* by then: base
 files, logs and replacements alike. Where the listing comes from is a `FileLister`: folders (`StorageLister`) or the
 metadata table.
+
+Slices are cut over what is listed *and* what commits report to have written. Reported files that a clean took away lie
+in older slices, or in retired groups, and do no harm; one that a slice to be read needs was lost, and is an error.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.model.files import BaseFile, FileGroup, FileSlice, LogFile
 from lakebed.model.predicate import ColumnStats
 from lakebed.storage.storage import FileInfo
@@ -53,6 +57,7 @@ class FileSystemView:
     lister: FileLister
     commits: CommitLookup
     _groups: dict[str, dict[str, GroupFiles]] = field(default_factory=dict)
+    _lost: dict[str, dict[str, FileInfo]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, client: MetaClient, lister: FileLister | None = None) -> FileSystemView:
@@ -62,18 +67,22 @@ class FileSystemView:
         return cls(lister, TimelineCommits(client, check_names=isinstance(lister, StorageLister)))
 
     def partitions(self) -> Sequence[str]:
-        return self.lister.partitions()
+        """Paths of the partitions, those included that only commits know of: their files are missed, or retired."""
+        return sorted({*self.lister.partitions(), *self.commits.written()})
 
     def slices(self, partition_path: str, at: str | None = None) -> tuple[FileSlice, ...]:
         """The slice of every group that a snapshot at time `at` (None = now) merges, by file id."""
-        groups = self._visible(partition_path, at)
-        found = (latest_slice(group, self.commits.completion_time) for group in groups)
-        return tuple(piece for piece in found if piece is not None)
+        return tuple(self._whole(piece, at) for piece in self._latest(partition_path, at))
+
+    def _latest(self, partition_path: str, at: str | None) -> list[FileSlice]:
+        found = (latest_slice(group, self.commits.completion_time) for group in self._visible(partition_path, at))
+        return [piece for piece in found if piece is not None]
 
     def read_optimized_slices(self, partition_path: str, at: str | None = None) -> tuple[FileSlice, ...]:
         """The newest base file of every group that has one, without logs."""
         found = ((group.id, newest_base(group)) for group in self._visible(partition_path, at))
-        return tuple(FileSlice(group, base.instant_time, base) for group, base in found if base is not None)
+        slices = (FileSlice(group, base.instant_time, base) for group, base in found if base is not None)
+        return tuple(self._whole(piece, at) for piece in slices)
 
     def file_groups(self, partition_path: str) -> tuple[FileGroup, ...]:
         """Every group with all its committed files, retired ones and change logs included, planned slices opened.
@@ -84,7 +93,7 @@ class FileSystemView:
         pending = self.commits.pending_compactions()
         found: list[FileGroup] = []
         for group in self._committed_groups(partition_path):
-            committed = group.where(lambda file: is_visible(file.instant_time))
+            committed = group.where(lambda file: is_visible(file.instant_time) and not self._is_lost(file))
             if committed.is_empty:
                 continue
             replacements = self._replacements(committed)
@@ -118,16 +127,52 @@ class FileSystemView:
         return found
 
     def _committed_groups(self, partition_path: str) -> list[GroupFiles]:
-        """The groups of a partition by file id, without the files that their commit does not name."""
+        """The groups of a partition by file id: without files that no commit names, with files that are lost."""
         if partition_path not in self._groups:
-            groups = group_files(partition_path, self.lister.files(partition_path))
+            listed = {info.path: info for info in self.lister.files(partition_path)}
+            written = self.commits.written().get(partition_path, ())
+            lost = {info.path: info for info in written if _is_lost(info, listed.get(info.path))}
+            self._lost[partition_path] = lost
+            groups = group_files(partition_path, {**listed, **lost}.values())
             self.commits.prefetch({begin for group in groups.values() for begin in group.begins()})
             named = ((file_id, group.where(self.commits.is_named)) for file_id, group in sorted(groups.items()))
             self._groups[partition_path] = {file_id: group for file_id, group in named if not group.is_empty}
         return list(self._groups[partition_path].values())
 
+    def _is_lost(self, file: BaseFile | LogFile) -> bool:
+        return file.path in self._lost[file.file_group.partition_path]
+
+    def _whole(self, piece: FileSlice, at: str | None) -> FileSlice:
+        """The slice, if all its files are there as they were written."""
+        partition = piece.file_group.partition_path
+        lost = next(filter(self._is_lost, _files_of(piece)), None)
+        if lost is None:
+            return piece
+        if at is not None and not any(lost in _files_of(now) for now in self._latest(partition, None)):
+            raise InvalidRequest(
+                f"the table as of {at} is no longer there: file versions that were old by now are gone",
+                file=lost.path,
+                hint="A clean removed them; read a later time.",
+            )
+        there = next((info.size for info in self.lister.files(partition) if info.path == lost.path), None)
+        what = "is missing" if there is None else f"has {there} bytes instead of {lost.size}"
+        raise CorruptTable(
+            f"a file that the commit {lost.instant_time} wrote {what}",
+            file=lost.path,
+            hint="Restore it from a copy; if the table was cleaned meanwhile, open it again.",
+        )
+
     def _replacements(self, group: GroupFiles) -> tuple[Replacement, ...]:
         return self.commits.replacements(group.id, min(group.begins(), key=comparable))
+
+
+def _files_of(piece: FileSlice) -> tuple[BaseFile | LogFile, ...]:
+    return (piece.base_file, *piece.log_files) if piece.base_file is not None else piece.log_files
+
+
+def _is_lost(reported: FileInfo, listed: FileInfo | None) -> bool:
+    """Missing, or shorter than it was written; a log of an old table may have grown since."""
+    return listed is None or listed.size < reported.size
 
 
 def _retired_at(file: BaseFile | LogFile, replacements: Sequence[Replacement]) -> str | None:

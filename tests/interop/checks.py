@@ -1,9 +1,9 @@
 """The judgement: lakebed, real Hudi and the model on one table.
 
-    lakebed  == model (folded upwards)            always, and with every filter and column choice
-    Hudi     == model (logs folded first)         always
-    the two folds differ only on keys that `differences.LISTED_DIFFERENCES` explains
-    lakebed  == Hudi in all columns, the five meta columns included, on every other key
+lakebed  == model (folded upwards)            always, and with every filter and column choice
+Hudi     == model (logs folded first)         always
+the two folds differ only on keys that `differences.LISTED_DIFFERENCES` explains
+lakebed  == Hudi in all columns, the five meta columns included, on every other key
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Judge:
     def answer(self, versions: Mapping[Key, Version], columns: tuple[str, ...] | None = None) -> Answer:
         """Rows of the model in the notation of the readers."""
         names = columns or tuple(self.model.columns)
-        types = {name: kind for name, kind in self.model.shape.columns()}
+        types = dict(self.model.shape.columns())
         rows = [
             (
                 self.instants[version.write - 1].begin,

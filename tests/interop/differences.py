@@ -22,7 +22,9 @@ class ListedDifference:
 
 
 def _older_reinsert(model: Model, cell: Cell, after: int) -> bool:
-    """A delete by key, then a version whose ordering value is below one from before the delete."""
+    """On merge-on-read by event time: a delete by key, then a version whose ordering value is below one from before the delete."""
+    if not (model.shape.is_mor and model.shape.event_time):
+        return False
     kept = [version for version in (cell.base, *cell.log) if version is not None and version.write > after]
     for place, version in enumerate(kept):
         if version.is_delete and version.ordering is None:
@@ -34,7 +36,9 @@ def _older_reinsert(model: Model, cell: Cell, after: int) -> bool:
 
 
 def _lost_but_recent(model: Model, cell: Cell, after: int) -> bool:
-    """A version inside the range that lost against one before the range."""
+    """On merge-on-read by event time: a version inside the range that lost against one before the range."""
+    if not (model.shape.is_mor and model.shape.event_time):
+        return False
     standing = model.fold_up(cell)
     recent = any(version.write > after for version in cell.log)
     return after > 0 and recent and standing is not None and standing.write <= after
@@ -45,13 +49,13 @@ LISTED_DIFFERENCES = (
         "older re-insert after a delete",
         "Merge-on-read answers are what copy-on-write would hold. Hudi folds the logs first: the delete meets the "
         "re-insert there and disappears, and the deleted base row, having the greater ordering value, comes back.",
-        lambda model, cell, after: model.shape.is_mor and model.shape.event_time and _older_reinsert(model, cell, after),
+        _older_reinsert,
     ),
     ListedDifference(
         "late row in an incremental answer",
         "An incremental answer is the merged state at the end of the range. Hudi drops versions outside the range "
         "before it merges, so on merge-on-read a row that came late and lost shows up.",
-        lambda model, cell, after: model.shape.is_mor and model.shape.event_time and _lost_but_recent(model, cell, after),
+        _lost_but_recent,
     ),
 )
 

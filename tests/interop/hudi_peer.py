@@ -20,6 +20,7 @@ import decimal
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -121,14 +122,18 @@ class Peer:
 
     def sql(self, text: str, out: str | None = None, conf: dict[str, str] | None = None) -> dict[str, Any]:
         """A statement, under settings that hold for this statement only."""
+        before = {key: self.session.conf.get(key, None) for key in conf or {}}
         for key, value in (conf or {}).items():
             self.session.conf.set(key, value)
         try:
             frame = self.session.sql(text)
             return {"count": dump(frame, out)} if out else {}
         finally:
-            for key in conf or {}:
-                self.session.conf.unset(key)
+            for key, value in before.items():
+                if value is None:
+                    self.session.conf.unset(key)
+                else:
+                    self.session.conf.set(key, value)
 
     def view(self, name: str, rows: str) -> dict[str, Any]:
         """Give rows a name that statements can select from."""
@@ -177,7 +182,9 @@ def main() -> None:
             protocol.flush()
 
         chosen.folder.mkdir(parents=True, exist_ok=True)
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ["TZ"] = "UTC"  # Spark hands out timestamps in the zone of this process
+        time.tzset()
         session = start_session(chosen.folder, chosen.bundle, chosen.memory)
         peer = Peer(session)
         answer({"id": 0, "ok": True, **peer.version()})

@@ -128,11 +128,13 @@ class HudiWriter:
 
     def _serve(self, service: Service) -> None:
         options = {key: value for key, value in table_options(self.shape, self.path.name).items() if value}
-        if service.kind == "compact":
-            options["hoodie.compact.inline.max.delta.commits"] = "1"
-            self.peer.call("run_compaction", self.path, options, op="scheduleandexecute")
-        elif service.kind == "cluster":
-            self.peer.call("run_clustering", self.path, options, op="scheduleandexecute", order="v")
+        half, _, what = service.kind.rpartition("_")
+        options["hoodie.compact.inline.max.delta.commits"] = "1"
+        op = {"": "scheduleandexecute", "plan": "schedule", "run": "execute"}[half]
+        if what == "compact":
+            self.peer.call("run_compaction", self.path, options, op=op)
+        elif what == "cluster":
+            self.peer.call("run_clustering", self.path, options, op=op, order="v")
         else:
             raise ValueError(f"Hudi runs {service.kind} as a rider of a write")
 

@@ -1,7 +1,7 @@
 """A table as a dictionary: what every reader must answer, folded in plain Python.
 
-The rule is copy-on-write's: each write meets what was there before it, in commit order. A merge-on-read table is the same
-fold with a memory: a key is a base version and the versions logged since, because two things depend on which is which.
+The rule is copy-on-write's: each write meets what was there before it, in commit order. A merge-on-read table is the
+same fold with a memory: a key is a base version and the versions logged since, for two things depend on which is which.
 Tombstones with an ordering value live in logs until a compaction, and real Hudi folds the logs *before* the base.
 
     key -> Cell(base, log)      fold_up:    ((base + log1) + log2)      what lakebed answers
@@ -13,9 +13,8 @@ new key to a base file, and with the bucket index to the log once the bucket has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from .operations import AddColumn, Operation, Row, Service, TableShape, Write
 
@@ -37,10 +36,14 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A key in a file group: its version in the base file, and those logged since, oldest first."""
+    """A key in a file group: its version in the base file, and those logged since, oldest first.
+
+    `planned` of the logged versions are covered by a compaction that is planned but has not run.
+    """
 
     base: Version | None = None
     log: tuple[Version, ...] = ()
+    planned: int = 0
 
 
 def java_hash(text: str) -> int:
@@ -80,7 +83,7 @@ class Model:
             return new
         return new if new.ordering >= old.ordering else old
 
-    def _fold(self, versions: Iterator[Version] | tuple[Version, ...], start: Version | None = None) -> Version | None:
+    def _fold(self, versions: tuple[Version, ...], start: Version | None = None) -> Version | None:
         for version in versions:
             start = self.winner(start, version)
         return start
@@ -180,29 +183,27 @@ class Model:
         standing = self.winner(cell.base, version)
         self._settle(key, standing)
 
-    def _settle(self, key: Key, version: Version | None) -> None:
-        if version is None or version.is_delete:
+    def _settle(self, key: Key, version: Version | None, log: tuple[Version, ...] = ()) -> None:
+        """A base file holds no deletes."""
+        base = None if version is None or version.is_delete else version
+        if base is None and not log:
             self.cells.pop(key, None)
         else:
-            self.cells[key] = Cell(base=version)
+            self.cells[key] = Cell(base, log)
 
     def _serve(self, kind: str) -> None:
-        if kind in ("compact", "cluster"):
-            if kind == "cluster":
-                self.groups = set()
+        if kind in ("plan_compact", "compact"):
+            self.cells = {key: replace(cell, planned=len(cell.log)) for key, cell in self.cells.items()}
+        if kind in ("run_compact", "compact"):
+            for key, cell in list(self.cells.items()):
+                kept = self.logs_first(replace(cell, log=cell.log[: cell.planned]))
+                self._settle(key, kept, cell.log[cell.planned :])
+        if kind in ("run_cluster", "cluster"):
             for key, cell in list(self.cells.items()):
                 self._settle(key, self.logs_first(cell))
-        elif kind == "log_compact":
+        if kind == "log_compact":
             self.writes += 1  # Hudi's log compaction writes its own instant into the rows
             for key, cell in list(self.cells.items()):
-                if len(cell.log) > 0:
-                    folded = self._fold(cell.log)
-                    if folded is not None:
-                        self.cells[key] = replace(cell, log=(replace(folded, write=self.writes),))
-
-
-def as_dict(version: Version) -> dict[str, Any]:
-    """The row of a live version."""
-    if version.row is None:
-        raise ValueError("a delete has no row")
-    return dict(version.row)
+                folded = self._fold(cell.log)
+                if folded is not None:
+                    self.cells[key] = replace(cell, log=(replace(folded, write=self.writes),))

@@ -116,7 +116,9 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Upkeep that must not change an answer: compact, log_compact, cluster, clean."""
+    """Upkeep that must not change an answer: compact, cluster, or the two halves of each (plan_compact, run_compact,
+    plan_cluster, run_cluster). Log compaction and cleaning ride on writes.
+    """
 
     kind: str
 

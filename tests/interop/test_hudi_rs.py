@@ -68,7 +68,7 @@ def test_hudi_rs_reads_the_same_rows(
     if limit is None:
         assert found == ""
     else:
-        assert limit.shows in found, f"hudi-rs no longer shows its limit ({limit.reason}): take it off the list. {found}"
+        assert limit.shows in found, f"hudi-rs no longer has this limit, take it off the list: {limit.reason}. {found}"
 
 
 def test_every_limit_names_a_golden_table() -> None:

@@ -1,8 +1,8 @@
 """Tables that real Hudi makes by a random workload, read by lakebed and by Hudi, judged by a dictionary.
 
-    LAKEBED_INTEROP_SECONDS   how long to go on making tables (240)
-    LAKEBED_INTEROP_SEED      which ones (1; the full run takes the time of day)
-    LAKEBED_INTEROP_TABLE     only the table of this number, to repeat a failure
+LAKEBED_INTEROP_SECONDS   how long to go on making tables (240)
+LAKEBED_INTEROP_SEED      which ones (1; the full run takes the time of day)
+LAKEBED_INTEROP_TABLE     only the table of this number, to repeat a failure
 """
 
 from __future__ import annotations

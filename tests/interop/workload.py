@@ -1,7 +1,7 @@
 """Seeded workloads: which table to make, and what happens to it.
 
-A seed decides everything, so that a failure is repeated by its number. Shapes are handed out so that early ones cover as
-many pairs of choices as they can (a short run meets every index with both versions, both merge modes, and so on);
+A seed decides everything, so that a failure is repeated by its number. Shapes are handed out so that early ones cover
+as many pairs of choices as they can (a short run meets every index with both versions, both merge modes, and so on);
 operations are drawn from weights, with more late rows, deletes and re-inserts than real life has.
 """
 
@@ -74,6 +74,7 @@ class Workload:
     added: list[AddColumn] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     now: int = 100
+    left_pending: bool = False  # a plan that is never run ends the workload
 
     def __post_init__(self) -> None:
         self.rng = random.Random(f"{self.seed}/{self.shape.label}")
@@ -86,7 +87,10 @@ class Workload:
         names = list(weights)
         for _ in range(self.steps):
             self.now += 10
-            yield from self._draw(self.rng.choices(names, [weights[name] for name in names])[0])
+            drawn = self.rng.choices(names, [weights[name] for name in names])[0]
+            yield from self._draw(drawn)
+            if self.left_pending:
+                return
 
     def _weights(self) -> dict[str, int]:
         weights = {
@@ -98,6 +102,8 @@ class Workload:
             weights["compact"] = 3 if self.shape.is_mor else 0
             weights["log_compact"] = 2 if self.shape.is_mor and self.shape.places_known else 0
             weights["cluster"] = 0 if self.shape.is_bucket else 1
+            weights["pending_compact"] = 1 if self.shape.is_mor else 0
+            weights["pending_cluster"] = 0 if self.shape.is_bucket else 1
         return {name: weight for name, weight in weights.items() if weight}
 
     def _draw(self, name: str) -> Iterator[Operation]:
@@ -127,9 +133,21 @@ class Workload:
             yield self._drop_partition()
         elif name in ("clean", "log_compact"):
             yield Write("upsert", self._mixed(), riders=(name,))
+        elif name.startswith("pending_"):
+            yield from self._pending(name.removeprefix("pending_"))
         else:
             self._forget_tombstones()
             yield Service(name)
+
+    def _pending(self, kind: str) -> Iterator[Operation]:
+        """Plan, write on (Hudi refuses updates of what is to be clustered), and then run, or leave it at the plan."""
+        yield Service(f"plan_{kind}")
+        for verb in ("insert",) if kind == "cluster" else self.rng.sample(("upsert", "late", "delete", "flagged"), 2):
+            self.now += 10
+            yield from self._draw(verb)
+        self.left_pending = self.rng.random() < 0.3
+        if not self.left_pending:
+            yield Service(f"run_{kind}")
 
     # -- rows
 
@@ -143,7 +161,7 @@ class Workload:
 
     def _same_key_elsewhere(self) -> tuple[str, str] | None:
         """Without a global index, the same key in another partition is another row."""
-        partition, key = self.rng.choice(sorted(self.known))
+        _, key = self.rng.choice(sorted(self.known))
         free = [other for other in PARTITIONS if (other, key) not in self.known]
         return (key, self.rng.choice(free)) if free else None
 

@@ -208,6 +208,10 @@ def test_a_write_that_did_not_complete_here_does_not_count(golden_copy: Golden) 
     root = golden_copy("mdt_all_v9")
     [completed] = (root / ".hoodie/metadata/.hoodie/timeline").glob(f"{THIRD}_*.deltacommit")
     completed.unlink()
+    with pytest.raises(CorruptTable, match=rf"lacks the completed write {THIRD}.*hoodie.metadata.enable"):
+        open_metadata(root)
+    [completed] = (root / ".hoodie/timeline").glob(f"{THIRD}_*.deltacommit")
+    completed.unlink()
     assert not any(THIRD in name for files in listing(open_metadata(root)).values() for name in files)
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakebed.errors import CorruptTable, LakebedError
+from lakebed.errors import CorruptTable, InvalidRequest, LakebedError
 from lakebed.format.names import parse_log_file
 from lakebed.format.timeline_files import encode_body
 from lakebed.model.actions import CommitMetadata, WriteStat
@@ -183,7 +183,8 @@ def test_archived_writes_still_count(golden: Golden) -> None:
     _, view = view_of(golden("mor_maint_v9"))
     (piece,) = view.slices("")
     assert piece.base_instant_time == "20261115102839183" and len(piece.log_files) == 2
-    assert view.slices("", "20261115102838774") == ()
+    with pytest.raises(InvalidRequest, match="no longer there"):
+        view.slices("", "20261115102838774")
     (then,) = view.slices("", "20261115102841919")
     assert [log.instant_time for log in then.log_files] == ["20261115102840197"]
 

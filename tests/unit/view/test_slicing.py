@@ -129,6 +129,9 @@ class Commits:
     def prefetch(self, begins: Iterable[str]) -> None:
         pass
 
+    def written(self) -> Mapping[str, list[FileInfo]]:
+        return {}
+
 
 @dataclass
 class Lister:

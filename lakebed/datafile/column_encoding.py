@@ -1,0 +1,187 @@
+"""How columns are stored in Parquet, and what its statistics say of them afterwards.
+
+The default writer tries a dictionary on every column and gives up on most: hashing every value of a key column is the
+larger part of its cost. A sample tells the few columns that a dictionary serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakebed.errors import InvalidRequest
+from lakebed.model.schema import COMMIT_SEQNO, FILE_NAME
+
+_SAMPLE_ROWS = 4096
+_DISTINCT_SHARE = 1 / 3
+_WITHOUT_STATISTICS = frozenset({COMMIT_SEQNO, FILE_NAME})  # nobody looks for rows by these
+
+
+# --- before writing ---------------------------------------------------------------------------------------------------
+
+
+def dictionary_leaves(rows: pa.Table) -> list[str]:
+    """Paths of the leaves whose values repeat, judged by rows spread evenly over the first row group."""
+    step = max(1, rows.num_rows // _SAMPLE_ROWS)
+    places = np.arange(0, rows.num_rows, step, dtype=np.int64)
+    sample = rows.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
+    chosen = []
+    for field, column in zip(sample.schema, sample.columns, strict=True):
+        for path, values in _leaf_values(field.name, column.combine_chunks()):
+            if pa.types.is_dictionary(values.type) or _repeats(values):
+                chosen.append(path)
+    return chosen
+
+
+def _repeats(values: pa.Array) -> bool:
+    present = len(values) - values.null_count
+    if pa.types.is_boolean(values.type) or pa.types.is_null(values.type):
+        return False
+    distinct: int = pc.count_distinct(values).as_py()
+    return distinct <= max(1, present * _DISTINCT_SHARE)
+
+
+def _leaf_values(path: str, array: Any) -> Iterator[tuple[str, pa.Array]]:
+    """The leaves of a column under the paths that Parquet gives them."""
+    array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+    kind = array.type
+    if pa.types.is_struct(kind):
+        for field, child in zip(kind, array.flatten(), strict=True):
+            yield from _leaf_values(f"{path}.{field.name}", child)
+    elif pa.types.is_map(kind):
+        yield from _leaf_values(f"{path}.key_value.key", array.keys)
+        yield from _leaf_values(f"{path}.key_value.value", array.items)
+    elif pa.types.is_list(kind):
+        yield from _leaf_values(f"{path}.list.element", array.flatten())
+    else:
+        yield path, array
+
+
+def leaf_paths(schema: pa.Schema) -> list[str]:
+    """The leaves of a schema under the paths that Parquet gives them, in its order."""
+    empty = ((field.name, pa.array([], _plain(field.type))) for field in schema)
+    return [path for name, array in empty for path, _ in _leaf_values(name, array)]
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def statistics_leaves(schema: pa.Schema) -> list[str]:
+    """The leaves that get minimum and maximum."""
+    return [path for path in leaf_paths(schema) if path not in _WITHOUT_STATISTICS]
+
+
+def aligned(batch: pa.RecordBatch, schema: pa.Schema, fixed: dict[str, pa.Scalar], label: str) -> pa.RecordBatch:
+    """The batch in the shape of a file: its columns in order and of its types, `fixed` ones holding one value."""
+    columns = []
+    for field in schema:
+        if field.name in fixed:
+            columns.append(_constant(fixed[field.name], batch.num_rows))
+            continue
+        place = batch.schema.get_field_index(field.name)
+        if place < 0:
+            raise InvalidRequest(f"rows have no column {field.name!r}", file=label)
+        columns.append(_cast(batch.column(place), field, label))
+    fields = [
+        field.with_type(column.type) if field.name in fixed else field
+        for field, column in zip(schema, columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _cast(array: pa.Array, field: pa.Field, label: str) -> pa.Array:
+    if array.type != field.type:
+        try:
+            array = array.cast(field.type)
+        except pa.ArrowException as error:
+            what = f"the column {field.name!r} of type {array.type} does not fit {field.type}: {error}"
+            raise InvalidRequest(what, file=label) from error
+    if not field.nullable and array.null_count:
+        raise InvalidRequest(f"the column {field.name!r} must not be null", file=label)
+    return array
+
+
+def _constant(value: pa.Scalar, count: int) -> pa.DictionaryArray:
+    """One value in every row, as a dictionary: Parquet takes it over without hashing the same text again and again."""
+    places = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(np.zeros(count, dtype=np.int32))])
+    return pa.DictionaryArray.from_arrays(places, pa.array([value.as_py()], value.type))
+
+
+# --- after writing ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSummary:
+    """What a file's footer says of a top-level column. Bounds are Arrow scalars of its type, None where unknown."""
+
+    name: str
+    min: pa.Scalar | None
+    max: pa.Scalar | None
+    null_count: int | None
+    value_count: int
+    stored_bytes: int
+    plain_bytes: int
+
+
+def column_summaries(metadata: pq.FileMetaData, schema: pa.Schema) -> tuple[ColumnSummary, ...]:
+    """Summaries of the columns that are no lists, maps or structs, in the order of the schema."""
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    leaves = {metadata.schema.column(index).path: index for index in range(len(metadata.schema))}
+    flat = [field for field in schema if not pa.types.is_nested(field.type)]
+    return tuple(_summary(field, [group.column(leaves[field.name]) for group in groups]) for field in flat)
+
+
+def _summary(field: pa.Field, chunks: Sequence[Any]) -> ColumnSummary:
+    known = [chunk.statistics if chunk.is_stats_set else None for chunk in chunks]
+    nulls = [one.null_count if one is not None and one.has_null_count else None for one in known]
+    low = high = None
+    bounded = [one for one, chunk in zip(known, chunks, strict=True) if not _all_null(one, chunk)]
+    if bounded and all(one is not None and one.has_min_max for one in bounded):
+        low = min((_comparable(one.min_raw, field.type) for one in bounded), default=None)
+        high = max((_comparable(one.max_raw, field.type) for one in bounded), default=None)
+    return ColumnSummary(
+        name=field.name,
+        min=_scalar(low, field.type),
+        max=_scalar(high, field.type),
+        null_count=sum(nulls) if all(count is not None for count in nulls) else None,  # type: ignore[misc, arg-type]
+        value_count=sum(chunk.num_values for chunk in chunks),
+        stored_bytes=sum(chunk.total_compressed_size for chunk in chunks),
+        plain_bytes=sum(chunk.total_uncompressed_size for chunk in chunks),
+    )
+
+
+def _all_null(statistics: Any, chunk: Any) -> bool:
+    """Such a chunk has no bounds and changes none."""
+    return statistics is not None and statistics.has_null_count and statistics.null_count == chunk.num_values
+
+
+def _comparable(raw: Any, kind: pa.DataType) -> Any:
+    """Parquet's raw value in a form whose order is that of the column: decimals are signed big-endian bytes."""
+    if pa.types.is_decimal(kind) and isinstance(raw, bytes):
+        return int.from_bytes(raw, "big", signed=True)
+    return raw
+
+
+def _scalar(raw: Any, kind: pa.DataType) -> pa.Scalar | None:
+    """A raw value as a scalar; dates and times go by their number, since Python's calendar ends early."""
+    if raw is None:
+        return None
+    if pa.types.is_decimal(kind):
+        return _decimal(raw, kind)
+    if pa.types.is_temporal(kind):
+        return pa.scalar(raw, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+    if pa.types.is_string(kind) and isinstance(raw, bytes):
+        return pa.scalar(raw.decode(), kind)
+    return pa.scalar(raw, kind)
+
+
+def _decimal(unscaled: int, kind: pa.DataType) -> pa.Scalar:
+    raw = pa.py_buffer((unscaled).to_bytes(16, "little", signed=True))
+    return pa.Array.from_buffers(kind, 1, [None, raw])[0]

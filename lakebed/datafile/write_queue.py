@@ -1,0 +1,71 @@
+"""Encoding and upload off the caller's thread: merging goes on while the rows before are written.
+
+Tasks run one after the other in a single thread. At most `limit` bytes wait; whoever hands in more blocks until there
+is room. The first failure ends it: later tasks are dropped, and the error is raised at the next `put`, or by `finish`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Condition
+
+
+class WriteQueue:
+    """A thread and the tasks before it. The thread ends with `finish`, `cancel`, or when the queue is forgotten."""
+
+    def __init__(self, limit: int, label: str) -> None:
+        self._limit = limit
+        self._state = _State()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=f"lakebed-write-{label}")
+
+    def put(self, task: Callable[[], None], size: int) -> None:
+        """Run the task after those before it; `size` is what it holds in memory."""
+        state = self._state
+        with state.changed:
+            while state.waiting and state.waiting + size > self._limit and state.error is None:
+                state.changed.wait()
+            state.check()
+            state.waiting += size
+        self._pool.submit(_run, state, task, size)
+
+    def finish(self) -> None:
+        """Wait for everything; raises the first failure."""
+        self._pool.shutdown(wait=True)
+        with self._state.changed:
+            self._state.check()
+
+    def cancel(self) -> None:
+        """Drop what waits and wait for what runs."""
+        with self._state.changed:
+            self._state.cancelled = True
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _State:
+    """What the thread and its clients share; the queue itself stays out of the thread's reach and can be forgotten."""
+
+    __slots__ = ("cancelled", "changed", "error", "waiting")
+
+    def __init__(self) -> None:
+        self.changed = Condition()
+        self.waiting = 0
+        self.error: BaseException | None = None
+        self.cancelled = False
+
+    def check(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+def _run(state: _State, task: Callable[[], None], size: int) -> None:
+    try:
+        if state.error is None and not state.cancelled:
+            task()
+    except BaseException as error:
+        with state.changed:
+            state.error = state.error or error
+    finally:
+        with state.changed:
+            state.waiting -= size
+            state.changed.notify_all()

@@ -1,0 +1,1 @@
+"""The engine: everything that touches PySpark. DataFrame and Arrow API only, so that it runs on Spark Connect too."""

@@ -1,0 +1,38 @@
+"""Arrow schemas as Spark schemas, and batches in exactly the types that Spark expects back from Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from lakebed.errors import UnsupportedFormat
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The Spark schema of rows of an Arrow schema; every column nullable, as in Spark's own file sources."""
+    try:
+        found: StructType = from_arrow_schema(pa.schema([item.with_nullable(True) for item in schema]))
+    except Exception as error:  # pyspark raises its own kinds for types it does not know
+        raise UnsupportedFormat(
+            f"Spark has no type for a column: {error}", hint="Read without Spark, or select other columns."
+        ) from error
+    return found
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema in which Spark hands over and takes back rows of a Spark schema."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch in exactly this schema: Spark checks names, types and nullability, nested ones too."""
+    if batch.schema.equals(schema, check_metadata=False):
+        return batch
+    arrays: list[Any] = []
+    for item in schema:
+        column = batch.column(item.name)
+        arrays.append(column if column.type == item.type else column.cast(item.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

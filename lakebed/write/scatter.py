@@ -1,0 +1,132 @@
+"""Incoming rows, sorted into the file groups they belong to, within a memory ceiling.
+
+    batches with a file-group number ──► a pile per group ──► when all piles together pass the ceiling, the largest go
+                                                              to disk ──► group by group, each pile as one unsorted run
+
+Order of arrival is kept within a pile: of two rows with one key and no ordering value, the later one wins. A pile is
+handed to the merge as a run, and the merge sorts, spills and folds it as it does any other.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.errors import StorageUnavailable
+from lakebed.merge.vectors import index_array, numbers
+
+GROUP_COLUMN = "_lakebed_group"
+
+
+@dataclass(slots=True)
+class Pile:
+    """The rows of one file group: what lies on disk came before what lies in memory."""
+
+    group: int
+    rows: int = 0
+    nbytes: int = 0
+    in_memory: list[pa.RecordBatch] = field(default_factory=list)
+    file: Path | None = None
+    writer: pa.RecordBatchStreamWriter | None = None
+    sink: pa.OSFile | None = None
+
+    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """The pile from the bottom, in batches of at most so many rows."""
+        if self.file is not None:
+            with pa.OSFile(str(self.file), "rb") as source, pa.ipc.open_stream(source) as reader:
+                for batch in reader:
+                    yield from _sliced(batch, rows)
+        for batch in self.in_memory:
+            yield from _sliced(batch, rows)
+
+
+class Scatter:
+    """Piles of one write; a context manager, since piles may lie in a temporary folder."""
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._held = 0
+        self._piles: dict[int, Pile] = {}
+        self._folder: Path | None = None
+
+    def __enter__(self) -> Scatter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pile in self._piles.values():
+            _close(pile)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def add(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Lay the rows of batches, which carry their group in a column, on the piles."""
+        for batch in batches:
+            for group, part in split_by_group(batch):
+                pile = self._piles.setdefault(group, Pile(group))
+                pile.in_memory.append(part)
+                pile.rows += part.num_rows
+                size = part.nbytes
+                pile.nbytes += size
+                self._held += size
+            while self._held > self._memory:
+                self._spill_largest()
+
+    def piles(self) -> list[Pile]:
+        """All piles, ready to be read; nothing may be added afterwards."""
+        for pile in self._piles.values():
+            _close(pile)
+        return sorted(self._piles.values(), key=lambda pile: pile.group)
+
+    def _spill_largest(self) -> None:
+        pile = max(self._piles.values(), key=lambda pile: sum(part.nbytes for part in pile.in_memory))
+        try:
+            if pile.writer is None:
+                if self._folder is None:
+                    self._folder = Path(tempfile.mkdtemp(prefix="lakebed-write-"))
+                pile.file = self._folder / f"{pile.group}.arrow"
+                pile.sink = pa.OSFile(str(pile.file), "wb")
+                pile.writer = pa.ipc.new_stream(pile.sink, pile.in_memory[0].schema)
+            for part in pile.in_memory:
+                pile.writer.write_batch(part)
+        except OSError as error:
+            raise StorageUnavailable(f"cannot spill incoming rows to disk: {error}") from error
+        self._held -= sum(part.nbytes for part in pile.in_memory)
+        pile.in_memory.clear()
+
+
+def split_by_group(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The batch in parts of one group each, rows in their order, without the group column."""
+    if not batch.num_rows:
+        return
+    index = batch.schema.get_field_index(GROUP_COLUMN)
+    groups = batch.column(index)
+    rest = batch.remove_column(index)
+    held = numbers(groups, np.int64)
+    if (held == held[0]).all():
+        yield int(held[0]), rest
+        return
+    order = np.argsort(held, kind="stable")
+    ordered = held[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    for rows in np.split(order, starts[1:]):
+        yield int(held[rows[0]]), rest.take(index_array(rows))
+
+
+def _close(pile: Pile) -> None:
+    if pile.writer is not None:
+        pile.writer.close()
+        pile.writer = None
+    if pile.sink is not None:
+        pile.sink.close()
+        pile.sink = None
+
+
+def _sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)

@@ -1,0 +1,170 @@
+"""Failed writes across the two programs: real Hudi undoes what lakebed left, and lakebed what real Hudi left."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakebed.format.names import BaseFileName, LogFileName, parse_base_file, parse_log_file
+from lakebed.model.actions import ActionBody
+from lakebed.model.instant import Action, Instant
+from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
+from lakebed.storage.local import LocalStorage
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.control import Control
+from lakebed.txn.failed_writes import clean_up
+from lakebed.txn.transaction import Transaction
+from lakebed.view.file_system_view import FileSystemView
+from tests.conftest import expected
+from tests.interop.client import HudiPeer
+
+pytestmark = pytest.mark.interop
+
+COLUMNS = ["id", "ts", "p", "v", "txt", "d"]
+FAILED = {
+    "cow_failed_pending_v9": {},
+    "mor_failed_pending_v9": {"hoodie.index.type": "BUCKET"},
+    "cow_failed_tlmarkers_v9": {},
+}
+NEW = ["new", 9, "p0", 1, "new", 1.0]
+
+
+def options(name: str, kind: str, **more: str) -> dict[str, str]:
+    return {
+        "hoodie.table.name": name,
+        "hoodie.datasource.write.table.type": kind,
+        "hoodie.datasource.write.operation": "upsert",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.partitionpath.field": "p",
+        "hoodie.datasource.write.precombine.field": "ts",
+        "hoodie.bucket.index.num.buckets": "2",
+        "hoodie.embed.timeline.server": "false",
+        "hoodie.clean.automatic": "false",
+        "hoodie.upsert.shuffle.parallelism": "2",
+    } | more
+
+
+def rows(*given: list[Any]) -> pa.Table:
+    types = [pa.string(), pa.int64(), pa.string(), pa.int64(), pa.string(), pa.float64()]
+    columns = zip(*given, strict=True)
+    return pa.table({name: pa.array(c, t) for name, c, t in zip(COLUMNS, columns, types, strict=True)})
+
+
+def in_order(found: list[list[Any]]) -> list[str]:
+    return sorted(map(json.dumps, found))
+
+
+def files_of(table: Path, begin: str) -> set[str]:
+    found = (path.relative_to(table).as_posix() for path in table.rglob("*") if path.is_file())
+    inside = {path for path in found if begin in path and not path.endswith(".crc")}
+    return {path for path in inside if not path.startswith(".hoodie/metadata/")}
+
+
+class NeverCalled:
+    """Stands in for a metadata writer where the write dies before it would be needed."""
+
+    def __call__(self, client: MetaClient, instant: Instant, body: ActionBody) -> str | None:
+        raise AssertionError("the commit was not to be reached")
+
+
+def die_writing(table: Path, action: Action) -> str:
+    """A lakebed write that announced itself, marked and wrote files of existing groups, and then was gone."""
+    storage = LocalStorage(table)
+    control = Control.of(storage, before_publish=NeverCalled())
+    txn = Transaction.begin(MetaClient.open(storage), action, control, operation="UPSERT")
+    view = FileSystemView.of(txn.snapshot)
+    for partition in view.partitions():
+        for piece in view.slices(partition):
+            source = piece.log_files[-1] if piece.log_files else piece.base_file
+            assert source is not None
+            base, log = parse_base_file(source.name), parse_log_file(source.name)
+            name: BaseFileName | LogFileName | None = base or log
+            assert name is not None
+            if base is not None:
+                name = BaseFileName(base.file_id, "7-7-7", txn.begin_time, base.extension)
+            elif log is not None:
+                name = LogFileName(log.file_id, txn.begin_time, 1, "7-7-7", log.kind, log.native, log.extension)
+            txn.mark(partition, name.render())
+            storage.put(f"{partition}/{name.render()}", storage.read(source.path))
+    txn._stop()
+    return txn.begin_time
+
+
+@pytest.mark.parametrize(
+    ("kind", "action", "more"),
+    [
+        ("COPY_ON_WRITE", Action.COMMIT, {"hoodie.metadata.enable": "false"}),
+        ("COPY_ON_WRITE", Action.COMMIT, {}),
+        ("MERGE_ON_READ", Action.DELTA_COMMIT, {"hoodie.index.type": "BUCKET"}),
+    ],
+    ids=["cow", "cow-mdt", "mor-mdt"],
+)
+def test_hudi_rolls_back_a_failed_lakebed_write(
+    hudi: HudiPeer, tmp_path: Path, kind: str, action: Action, more: dict[str, str]
+) -> None:
+    table = tmp_path / "t"
+    first = [[f"k{i}", 1, f"p{i % 2}", i, "a", 0.5] for i in range(10)]
+    second = [[f"k{i}", 2, f"p{i % 2}", i, "b", 0.5] for i in range(4)]
+    hudi.write(table, rows(*first), options("t", kind, **more), mode="overwrite")
+    hudi.write(table, rows(*second), options("t", kind, **more))
+    begin = die_writing(table, action)
+    assert len(files_of(table, begin)) > 4
+    before = in_order(hudi.read(table, columns=COLUMNS)["rows"])
+    assert before == in_order(second + first[4:])
+    hudi.write(table, rows(NEW), options("t", kind, **more))
+    assert files_of(table, begin) == set()
+    assert in_order(hudi.read(table, columns=COLUMNS)["rows"]) == in_order([*second, *first[4:], NEW])
+
+
+@pytest.mark.parametrize("name", FAILED)
+def test_lakebed_rolls_back_a_failed_hudi_write(hudi: HudiPeer, golden_copy: Callable[[str], Path], name: str) -> None:
+    table = golden_copy(name)
+    storage = LocalStorage(table)
+    client = MetaClient.open(storage)
+    [failed] = client.timeline.pending.instants
+    assert files_of(table, failed.requested_time)
+    after = clean_up(client, Control.of(storage))
+    assert not after.timeline.pending.instants
+    assert files_of(table, failed.requested_time) == set()
+
+    snapshot = expected(name)["snapshot"]
+    places = [snapshot["columns"].index(column) for column in COLUMNS]
+    known = [[row[i] for i in places] for row in snapshot["rows"]]
+    for listing in ("true", "false"):
+        found = hudi.read(table, {"hoodie.metadata.enable": listing}, columns=COLUMNS)
+        assert in_order(found["rows"]) == in_order(known)
+    kind = "MERGE_ON_READ" if client.config.is_mor else "COPY_ON_WRITE"
+    hudi.write(table, rows(NEW), options(name, kind, **FAILED[name]))
+    assert in_order(hudi.read(table, columns=COLUMNS)["rows"]) == in_order([*known, NEW])
+
+
+def test_hudi_finishes_a_rollback_that_lakebed_began(hudi: HudiPeer, golden_copy: Callable[[str], Path]) -> None:
+    """Killed after the announcement, before anything is deleted: the plan must make sense to the other program."""
+    name = "cow_failed_pending_v9"
+    table = golden_copy(name)
+    storage = LocalStorage(table)
+    [failed] = MetaClient.open(storage).timeline.pending.instants
+    trial = FaultyStorage(LocalStorage(shutil.copytree(table, table.with_name("trial"))))
+    clean_up(MetaClient.open(trial), Control.of(trial))
+    announced = next(op.number for op in trial.ops if op.path.endswith(".rollback.requested"))
+    dying = FaultyStorage(storage, FaultPlan(crash_after=announced))
+    with pytest.raises(SimulatedCrash):
+        clean_up(MetaClient.open(dying), Control.of(dying))
+    assert files_of(table, failed.requested_time)
+    known = in_order(hudi.read(table, columns=COLUMNS)["rows"])
+
+    lock = table / ".hoodie" / ".locks" / "table_lock.json"
+    lock.unlink()  # Hudi runs without the lock here; a lock of the dead would not concern it
+    hudi.write(table, rows(NEW), options(name, "COPY_ON_WRITE"))
+    assert files_of(table, failed.requested_time) == set()
+    done = [i for i in MetaClient.open(storage).timeline if i.action is Action.ROLLBACK]
+    assert len(done) == 1
+    assert done[0].is_completed
+    assert in_order(hudi.read(table, columns=COLUMNS)["rows"]) == in_order([*map(json.loads, known), NEW])
+    shutil.rmtree(table.with_name("trial"))
