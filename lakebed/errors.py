@@ -8,14 +8,20 @@
      ├── CorruptTable          bytes on storage are wrong: says which file, which offset
      └── UnsupportedFormat     the bytes are right but this version cannot read them
 
-An error carries the file and the offset as attributes as well as in its text, so that tools need not parse prose.
+An error carries the file and the offset as attributes as well as in its text, so that tools need not parse prose. Where
+the place that raises knows no better hint, the kind of error has one: no message ends without a way out.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class LakebedError(Exception):
     """Base of all errors raised by lakebed."""
+
+    way_out: ClassVar[str | None] = None
+    """The hint of errors that bring none."""
 
     def __init__(
         self, what: str, *, file: str | None = None, offset: int | None = None, hint: str | None = None
@@ -23,8 +29,8 @@ class LakebedError(Exception):
         self.what = what
         self.file = file
         self.offset = offset
-        self.hint = hint
-        super().__init__(what, file, offset, hint)
+        self.hint = hint if hint is not None else self.way_out
+        super().__init__(what, file, offset, self.hint)
 
     def __str__(self) -> str:
         where = f"{self.file}: " if self.file else ""
@@ -55,14 +61,22 @@ class TableNotFound(LakebedError):
 class ConflictError(LakebedError):
     """Another writer won; the same call may be tried again."""
 
+    way_out = "Try again."
+
 
 class StorageUnavailable(LakebedError):
     """Storage did not answer or refused; the same call may be tried again."""
+
+    way_out = "Try again."
 
 
 class CorruptTable(LakebedError):
     """A file of the table does not hold what the format says it must."""
 
+    way_out = "Restore the file from a copy of the table."
+
 
 class UnsupportedFormat(LakebedError):
     """A valid table, block or file of a version or kind that lakebed does not read."""
+
+    way_out = "Read it with Apache Hudi, or have Hudi rewrite it in a form that is supported."

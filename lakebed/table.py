@@ -134,6 +134,5 @@ def open(  # noqa: A001 - `lakebed.open(path)` is the name people look for
 
     Raises `TableNotFound` when there is no table, `UnsupportedFormat` for versions that are not read.
     """
-    url = os.fspath(path) if isinstance(path, os.PathLike) else path
-    client = MetaClient.open(open_storage(url, storage_options))
+    client = MetaClient.open(open_storage(path, storage_options))
     return Table(client, ReadOptions().override(options))

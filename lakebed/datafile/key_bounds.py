@@ -18,14 +18,15 @@ _LEADS = ((0xEE, 0xFE), (0xEF, 0xFF))
 
 
 class KeyBounds:
-    """Grows with every batch of keys; `check_order` refuses keys that do not ascend strictly."""
+    """Grows with every batch of keys; with `is_sorted` keys must ascend strictly, which is checked unless trusted."""
 
-    def __init__(self, *, check_order: bool, label: str) -> None:
+    def __init__(self, label: str, *, is_sorted: bool, trusted: bool = False) -> None:
         self.min: str | None = None
         self.max: str | None = None
         self.java_min: str | None = None
         self.java_max: str | None = None
-        self._check_order = check_order
+        self._is_sorted = is_sorted
+        self._trusted = trusted
         self._label = label
 
     def add(self, keys: pa.Array) -> None:
@@ -33,8 +34,9 @@ class KeyBounds:
             raise InvalidRequest("a row has no record key", file=self._label)
         if not len(keys):
             return
-        if self._check_order:
-            self._check(keys)
+        if self._is_sorted:
+            if not self._trusted:
+                self._check(keys)
             low, high = keys[0].as_py(), keys[-1].as_py()
         else:
             found = pc.min_max(keys)

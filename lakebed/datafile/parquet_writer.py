@@ -16,7 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.config.write_options import Codec, FileOptions
-from lakebed.datafile.column_encoding import dictionary_leaves, leaf_paths, statistics_leaves
+from lakebed.datafile.column_encoding import (
+    ColumnSummary,
+    column_summaries,
+    dictionary_leaves,
+    leaf_paths,
+    statistics_leaves,
+)
 from lakebed.datafile.parquet_source import SORTED_KEY, SORTED_UTF8
 from lakebed.errors import InvalidRequest
 
@@ -33,8 +39,8 @@ class RowEncoder(Protocol):
 
     def write(self, batch: pa.RecordBatch) -> None: ...
 
-    def close(self, footer: Mapping[str, str]) -> pq.FileMetaData:
-        """Write what is left and the footer with these entries."""
+    def close(self, footer: Mapping[str, str]) -> tuple[ColumnSummary, ...]:
+        """Write what is left and the footer with these entries; what it says of the columns."""
         ...
 
     def abort(self) -> None:
@@ -110,7 +116,7 @@ class ParquetEncoder:
             if self._rows >= self._row_group_rows or self._bytes >= self._options.row_group_size:
                 self._flush()
 
-    def close(self, footer: Mapping[str, str]) -> pq.FileMetaData:
+    def close(self, footer: Mapping[str, str]) -> tuple[ColumnSummary, ...]:
         if self._rows or self._writer is None:
             self._flush()
         writer = self._writer
@@ -120,7 +126,7 @@ class ParquetEncoder:
             writer.add_key_value_metadata({**footer, **marks})
             writer.close()
         self._sink.detach()
-        return writer.writer.metadata
+        return column_summaries(writer.writer.metadata, self._schema)
 
     def abort(self) -> None:
         self._sink.detach()

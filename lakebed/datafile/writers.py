@@ -15,7 +15,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from lakebed.config.write_options import FileOptions
-from lakebed.datafile.column_encoding import ColumnSummary, aligned, column_summaries
+from lakebed.datafile.column_encoding import ColumnSummary, aligned
 from lakebed.datafile.key_bounds import KeyBounds
 from lakebed.datafile.parquet_writer import PARQUET, ParquetEncoder
 from lakebed.datafile.write_queue import WriteQueue
@@ -118,7 +118,7 @@ class BaseFileWriter:
         self._footer = dict(footer or {})
         constants = {FILE_NAME: name} if populate_meta_fields else dict.fromkeys(META_FIELD_NAMES, "")
         self._constants = {column: pa.scalar(text, pa.string()) for column, text in constants.items()}
-        self._bounds = KeyBounds(check_order=is_sorted, label=self.path)
+        self._bounds = KeyBounds(self.path, is_sorted=is_sorted)
         self._bloom = _bloom_builder(options) if populate_meta_fields and _wants_bloom(options, bloom_filter) else None
         self._output = storage.open_output(self.path)
         self._encoder = ParquetEncoder(
@@ -155,9 +155,8 @@ class BaseFileWriter:
         """Publish the file."""
         try:
             self._queue.finish()
-            metadata = self._encoder.close(self._footer_entries())
+            columns = self._encoder.close(self._footer_entries())
             size = self._output.tell()
-            columns = column_summaries(metadata, self._schema.arrow)
             self._output.close()
         except BaseException:
             self.abort()

@@ -12,6 +12,7 @@ old version that matches may have been updated to one that does not.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -81,11 +82,12 @@ class FileGroupReader:
             merged = self._base_rows(piece, wanted, counters)
         else:
             merged = self._merged_rows(piece, wanted, counters)
-        for batch in merged:
-            kept = self._filter(batch)
-            if kept.num_rows:
-                kept = kept.select(self.schema.names)
-                yield from _cut(kept, self.options.batch_rows)
+        with _none_missing():
+            for batch in merged:
+                kept = self._filter(batch)
+                if kept.num_rows:
+                    kept = kept.select(self.schema.names)
+                    yield from _cut(kept, self.options.batch_rows)
 
     def count(self, split: ReadSplit) -> int:
         """How many rows `read` would give, from the footer alone where that can be."""
@@ -93,7 +95,7 @@ class FileGroupReader:
         if not split.slice.log_files and self.predicate is None and self.commits is None:
             if base is None:
                 return 0
-            with open_base_file(self.storage, base) as source:
+            with _none_missing(), open_base_file(self.storage, base) as source:
                 return source.num_rows
         narrow = replace(self, schema=pa.schema([self.shape.schema.field(self.shape.rule.key)]))
         return sum(batch.num_rows for batch in narrow.read(split))
@@ -306,6 +308,19 @@ class FileGroupReader:
         if self.predicate is not None and batch.num_rows:
             batch = self.predicate.filter(batch)
         return batch
+
+
+@contextmanager
+def _none_missing() -> Iterator[None]:
+    """A file that was planned and is gone: lost, or cleaned while a long read was on its way."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise CorruptTable(
+            "a file that the table's metadata names is missing",
+            file=str(error.filename or error),
+            hint="Restore it from a copy; if the table was cleaned meanwhile, open it again.",
+        ) from error
 
 
 def _is_appended(scanned: ScannedLog) -> bool:

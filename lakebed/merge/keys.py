@@ -1,19 +1,21 @@
-"""Record keys of a window as numbers: eight bytes after the prefix that all keys share, as a big-endian uint64.
+"""Record keys of a window as numbers: eight telling bytes of every key as a big-endian uint64, its head.
 
-    keys of a window, sorted      user:00041 7,item:9            common prefix: `user:00041`
-                                  user:00041 9,item:12           head: the next 8 bytes, zero-padded
-                                  `--prefix-' `-head-' `rest
+    keys of a window, sorted      tenant:acme,order:00041702,line:0017
+                                  tenant:acme,order:00041955,line:0003
+                                  `---- all keys share ----'`v-'``--'vv    v: bytes that vary; the head packs the first 8
 
-Comparing heads decides nearly every comparison at the speed of numpy; where two heads tie, Arrow compares the keys
-themselves. A window lies between its smallest and its largest key, so in sorted runs every key has the prefix those two
-share: stripping it is what makes heads tell keys apart when all of them begin with `user:`.
+Comparing heads decides nearly every comparison at the speed of numpy. Bytes that are the same in all keys of the window
+decide nothing, so they are left out: a prefix always (a window of sorted runs lies between two keys that share it), and
+bytes in the middle when all keys have one length. If at most eight bytes vary, heads are the keys: equal heads mean equal
+keys. Otherwise Arrow compares the keys themselves wherever two heads tie.
 """
 
 from __future__ import annotations
 
 import bisect
 import sys
-from os.path import commonprefix
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +25,7 @@ from lakebed.errors import CorruptTable
 from lakebed.merge.vectors import Heads, Ints, index_array, text_buffers
 
 _HEAD = 8
+_ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
 class Keys:
@@ -44,25 +47,32 @@ class Keys:
 
     def count_below(self, key: bytes) -> int:
         """How many keys of a sorted batch are smaller."""
-        return bisect.bisect_left(self, key)  # type: ignore[type-var, arg-type]
+        return bisect.bisect_left(self, key)
 
     def count_up_to(self, key: bytes) -> int:
         """How many keys of a sorted batch are smaller or equal."""
-        return bisect.bisect_right(self, key)  # type: ignore[type-var, arg-type]
+        return bisect.bisect_right(self, key)
+
+    @property
+    def fixed_length(self) -> int | None:
+        """The length of every key, if they have one."""
+        lengths = np.diff(self._offsets)
+        length = int(lengths[0])
+        return length if (lengths == length).all() else None
+
+    def words(self, start: int, length: int) -> Heads:
+        """Eight bytes from `start` on, of keys that all have this length (at least eight more than `start`)."""
+        view = np.ndarray(len(self), ">u8", self._data, int(self._offsets[0]) + start, (length,))
+        return view.astype(np.uint64)
 
     def heads(self, prefix: int) -> Heads:
-        """Eight bytes of every key from `prefix` on."""
+        """Eight bytes of every key from `prefix` on, zero-padded."""
         offsets, rows = self._offsets, len(self)
-        first, last = int(offsets[0]), int(offsets[-1])
         if rows == 0:
             return np.zeros(0, np.uint64)
-        lengths = np.diff(offsets)
-        length = int(lengths[0])
-        if length - prefix >= _HEAD and (lengths == length).all():
-            view = np.ndarray(rows, ">u8", self._data, first + prefix, (length,))
-            return view.astype(np.uint64)
+        first, last = int(offsets[0]), int(offsets[-1])
         starts = offsets[:-1].astype(np.int64) + prefix
-        left = lengths - prefix
+        left = np.diff(offsets) - prefix
         if last - first < _HEAD or int(starts.max()) + _HEAD > self._data.size:
             padded = bytes(memoryview(self._data)[first:last]) + b"\0" * (prefix + _HEAD)
             words = np.ndarray(len(padded) - _HEAD + 1, np.uint64, padded, 0, (1,))[starts - first]
@@ -72,10 +82,75 @@ class Keys:
         short = np.flatnonzero(left < _HEAD)
         if len(short):
             spare = (_HEAD - np.maximum(left[short], 0)).astype(np.uint64) * np.uint64(8)
-            whole = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
-            kept = np.where(spare >= 64, np.uint64(0), whole << np.minimum(spare, np.uint64(63)))
+            kept = np.where(spare >= 64, np.uint64(0), _ALL << np.minimum(spare, np.uint64(63)))
             heads[short] &= kept
         return heads
+
+
+@dataclass(frozen=True, slots=True)
+class WindowHeads:
+    """Heads of all rows of a window; `exact` if equal heads mean equal keys."""
+
+    heads: Heads
+    exact: bool
+
+
+def heads_of(pieces: Sequence[Keys]) -> WindowHeads:
+    """Heads of sorted, non-empty pieces, comparable with each other."""
+    prefix = shared_prefix(min(piece[0] for piece in pieces), max(piece[-1] for piece in pieces))
+    length = pieces[0].fixed_length
+    if length is None or length < _HEAD or any(piece.fixed_length != length for piece in pieces[1:]):
+        return WindowHeads(_join([piece.heads(prefix) for piece in pieces]), exact=False)
+    varying = _varying_bytes(pieces, prefix, length)
+    parts = []
+    for piece in pieces:
+        heads = np.zeros(len(piece), np.uint64)
+        for start, count in _stretches(varying[:_HEAD]):
+            at = min(start, length - _HEAD)  # near the end of a key, load earlier and shift the rest away
+            words = piece.words(at, length)
+            if start > at:
+                words <<= np.uint64(8 * (start - at))
+            words >>= np.uint64(8 * (_HEAD - count))
+            heads = words if count == _HEAD else (heads << np.uint64(8 * count)) | words
+        parts.append(heads)
+    return WindowHeads(_join(parts), exact=len(varying) <= _HEAD)
+
+
+def _varying_bytes(pieces: Sequence[Keys], prefix: int, length: int) -> list[int]:
+    """Places at which keys of one length differ, from `prefix` on; at least the first nine of them."""
+    found: list[int] = []
+    for start in range(prefix, length, _HEAD):
+        at = min(start, length - _HEAD)
+        differ = np.uint64(0)
+        reference: np.uint64 | None = None
+        for piece in pieces:
+            words = piece.words(at, length)
+            reference = words[0] if reference is None else reference
+            differ |= np.bitwise_or.reduce(words ^ reference)
+        for byte, value in enumerate(int(differ).to_bytes(_HEAD, "big"), at):
+            if value and byte >= start:
+                found.append(byte)
+        if len(found) > _HEAD:
+            break
+    return found
+
+
+def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Neighbouring places as (first, how many)."""
+    start = count = 0
+    for place in places:
+        if count and place == start + count:
+            count += 1
+            continue
+        if count:
+            yield start, count
+        start, count = place, 1
+    if count:
+        yield start, count
+
+
+def _join(parts: list[Heads]) -> Heads:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def check_keys(array: pa.Array, file: str) -> None:
@@ -99,7 +174,10 @@ def check_ascending(keys: Keys, previous: bytes | None, file: str) -> None:
 
 def shared_prefix(smallest: bytes, largest: bytes) -> int:
     """Length of what every key between the two begins with."""
-    return len(commonprefix([smallest, largest]))
+    for at, (a, b) in enumerate(zip(smallest, largest, strict=False)):
+        if a != b:
+            return at
+    return min(len(smallest), len(largest))
 
 
 def equal_keys(keys: pa.Array, a: Ints, b: Ints) -> pa.Array:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.merge.keys import Keys, equal_keys, shared_prefix
+from lakebed.merge.keys import Keys, WindowHeads, equal_keys, heads_of
 from lakebed.merge.vectors import Bools, Heads, Ints, index_array, numbers, truths
 
 _MAX_SINGLE_SEARCHES = 256  # ambiguous look-ups done one by one before the window is sorted as a whole
@@ -45,8 +45,7 @@ def order_rows(sources: Sequence[Sequence[Keys]], unique: Sequence[bool], all_ke
     pieces = [piece for source in sources for piece in source if len(piece)]
     if not pieces:
         return RowOrder(np.zeros(0, np.int64), np.zeros(0, np.bool_))
-    prefix = shared_prefix(min(piece[0] for piece in pieces), max(piece[-1] for piece in pieces))
-    heads = np.concatenate([piece.heads(prefix) for piece in pieces]) if len(pieces) > 1 else pieces[0].heads(prefix)
+    heads = heads_of(pieces)
     big = max(range(len(sizes)), key=sizes.__getitem__)
     if unique[big] and 2 * sizes[big] >= total > sizes[big]:
         start = sum(sizes[:big])
@@ -57,14 +56,16 @@ def order_rows(sources: Sequence[Sequence[Keys]], unique: Sequence[bool], all_ke
     return RowOrder(order, first)
 
 
-def _sort(heads: Heads, rows: Ints, all_keys: Callable[[], pa.Array]) -> tuple[Ints, Bools]:
+def _sort(given: WindowHeads, rows: Ints, all_keys: Callable[[], pa.Array]) -> tuple[Ints, Bools]:
     """Rows (given oldest first) by (key, age), and where each key begins."""
-    own = heads[rows]
+    own = given.heads[rows]
     by_head = own.argsort(kind="stable")
     order, own = rows[by_head], own[by_head]
     first = np.ones(len(order), np.bool_)
     ties = np.flatnonzero(own[1:] == own[:-1])
-    if len(ties):
+    if given.exact:
+        first[ties + 1] = False
+    elif len(ties):
         keys = all_keys()
         same = truths(equal_keys(keys, order[ties], order[ties + 1]))
         if not same.all():
@@ -76,15 +77,18 @@ def _sort(heads: Heads, rows: Ints, all_keys: Callable[[], pa.Array]) -> tuple[I
     return order, first
 
 
-def _look_up(heads: Heads, start: int, end: int, all_keys: Callable[[], pa.Array]) -> RowOrder | None:
+def _look_up(given: WindowHeads, start: int, end: int, all_keys: Callable[[], pa.Array]) -> RowOrder | None:
     """Merge the few rows outside [start, end) into the many inside; None where heads tie too often to pay."""
+    heads = given.heads
     total = len(heads)
-    few, few_first = _sort(heads, np.concatenate([np.arange(start), np.arange(end, total)]), all_keys)
+    few, few_first = _sort(given, np.concatenate([np.arange(start), np.arange(end, total)]), all_keys)
     begins = np.flatnonzero(few_first)
     many = heads[start:end]
     wanted = heads[few[begins]]
     at = many.searchsorted(wanted)
-    matched = _match(many, start, wanted, at, few[begins], all_keys)
+    hit = many[np.minimum(at, len(many) - 1)] == wanted
+    hit &= at < len(many)
+    matched = hit if given.exact else _match(hit, many, start, wanted, at, few[begins], all_keys)
     if matched is None:
         return None
 
@@ -109,12 +113,9 @@ def _look_up(heads: Heads, start: int, end: int, all_keys: Callable[[], pa.Array
 
 
 def _match(
-    many: Heads, start: int, wanted: Heads, at: Ints, rows: Ints, all_keys: Callable[[], pa.Array]
+    hit: Bools, many: Heads, start: int, wanted: Heads, at: Ints, rows: Ints, all_keys: Callable[[], pa.Array]
 ) -> Bools | None:
     """Which wanted keys the big source has; corrects `at` where the head alone pointed to the wrong row."""
-    size = len(many)
-    hit = many[np.minimum(at, size - 1)] == wanted
-    hit &= at < size
     hits = np.flatnonzero(hit)
     matched = np.zeros(len(wanted), np.bool_)
     if not len(hits):
@@ -128,7 +129,7 @@ def _match(
     own = Keys(keys)
     for query, last in zip(unsure.tolist(), many.searchsorted(wanted[unsure], side="right").tolist(), strict=True):
         key = own[int(rows[query])]
-        row = bisect.bisect_left(own, key, start + int(at[query]), start + last)  # type: ignore[type-var, arg-type]
+        row = bisect.bisect_left(own, key, start + int(at[query]), start + last)
         at[query] = row - start
         matched[query] = row < start + last and own[row] == key
     return matched

@@ -90,6 +90,11 @@ class FileSlice:
         return (self.base_file.size if self.base_file else 0) + sum(log.size for log in self.log_files)
 
     @property
+    def files(self) -> tuple[BaseFile | LogFile, ...]:
+        """All files, the base file first."""
+        return (self.base_file, *self.log_files) if self.base_file is not None else self.log_files
+
+    @property
     def is_empty(self) -> bool:
         return self.base_file is None and not self.log_files
 

@@ -1,8 +1,8 @@
 """Date patterns of Hudi's timestamp key generator (those of Joda time): formatting and parsing, and Java's zone names.
 
     y year  M month  d day  D day of year  x week-year  w week  e E weekday  a half-day  H k K h hour  m  s  S fraction
-    Z offset, in texts that are read only; 'quoted text', '' for a quote, every other letter is refused; the count of a letter is the least number of digits,
-    and from three on a month or weekday is a word
+    Z offset, in texts that are read only       'quoted text', '' for a quote; every other letter is refused
+    the count of a letter is the least number of digits, and from three on a month or weekday is a word
 
 A partition path has few distinct times, so callers bring times down to the finest unit of the pattern and format each
 distinct one here.

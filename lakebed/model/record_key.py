@@ -90,14 +90,14 @@ class KeyGenerator:
         return tuple(dict.fromkeys(name.partition(".")[0] for name in names))
 
 
-def key_generator_of(config: KeySettings) -> KeyGenerator:
-    """The key generator of a table."""
+def key_generator_of(config: KeySettings, options: Mapping[str, str] | None = None) -> KeyGenerator:
+    """The key generator of a table; a writer's options may add what the table does not store of it."""
     kind = config.keygen_type or _inferred(config)
     if kind not in _KNOWN:
         raise UnsupportedFormat(
             f"the key generator {kind} is not known", hint="Register one with register_key_generator."
         )
-    properties = config.properties
+    properties = {**config.properties, **(options or {})}
     logical = flag(properties, LOGICAL_TIMESTAMPS)
     has_paths = bool(config.partition_fields) and kind not in _WITHOUT_PARTITIONS
     types = config.partition_types if kind == "CUSTOM" else ("TIMESTAMP",) * len(config.partition_fields)

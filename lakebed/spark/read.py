@@ -101,8 +101,8 @@ def _native_rows(spark: SparkSession, plan: Plan, vectors: Sequence[FileVector])
 
 def _read_files(spark: SparkSession, plan: Plan, paths: Sequence[str]) -> DataFrame:
     """The files by Spark's reader, every table column there; the list is taken as it is, without listing folders."""
-    before = spark.conf.get(LISTING_THRESHOLD)
-    spark.conf.set(LISTING_THRESHOLD, str(max(int(before or 32), len(paths) + 1)))
+    before = spark.conf.get(LISTING_THRESHOLD) or "32"
+    spark.conf.set(LISTING_THRESHOLD, str(max(int(before), len(paths) + 1)))
     try:
         return spark.read.schema(spark_schema(plan.reader.shape.schema)).parquet(*paths)
     finally:

@@ -58,7 +58,7 @@ def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     `storage_options` go to obstore (`access_key_id`, `endpoint`, `region`, `timeout`, ...); the names that fsspec and
     Hadoop use for keys, endpoint and region are understood, too. Local and memory stores take none.
     """
-    text = os.fspath(url)
+    text = _text_of(url)
     options = dict(storage_options or {})
     match = _SCHEME.fullmatch(text)
     if match is None:
@@ -69,7 +69,7 @@ def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     if slashes and scheme == "memory":
         _no_options(text, options)
         name, _, folder = rest.partition("/")
-        return MemoryStorage(name, folder)
+        return MemoryStorage(name, _folder(text, folder))
     if slashes and scheme in OBJECT_SCHEMES:
         return _object(text, scheme, rest, options)
     if not slashes:
@@ -79,10 +79,27 @@ def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
     )
 
 
+def _text_of(url: str | os.PathLike[str]) -> str:
+    text = os.fspath(url) if isinstance(url, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise InvalidRequest(f"a location is a path or a URL, not {type(url).__name__}", hint="Give text or a Path.")
+    if "\0" in text:
+        raise InvalidRequest(f"{text!r} is no location: it holds a null character", hint="Check the path.")
+    return text
+
+
+def _folder(url: str, folder: str) -> str:
+    """The folder below a bucket; stores do not agree on what `..` and `//` in a key mean."""
+    folder = folder.strip("/")
+    if folder and any(part in {"", ".", ".."} for part in folder.split("/")):
+        raise InvalidRequest(f"{url!r} has an empty, `.` or `..` part", hint="Write the path out.")
+    return folder
+
+
 def _local(path: str, options: Mapping[str, Any]) -> Storage:
     _no_options(path, options)
     if not path:
-        raise InvalidRequest("the location is empty")
+        raise InvalidRequest("the location is empty", hint="Give the folder of a table.")
     return LocalStorage(path)
 
 
@@ -105,7 +122,7 @@ def _object(url: str, scheme: str, rest: str, options: Mapping[str, Any]) -> Obj
     root = f"{scheme}://{bucket}"
     connect = partial(_connect, root, _normalised(scheme, options))
     try:
-        return ObjectStorage(connect, url=root, folder=folder.strip("/"))
+        return ObjectStorage(connect, url=root, folder=_folder(url, folder))
     except exceptions.UnknownConfigurationKeyError as error:
         raise InvalidRequest(f"{str(error).partition(chr(10))[0]} ({url})") from error
     except (exceptions.BaseError, ValueError, TypeError) as error:

@@ -18,7 +18,7 @@ from typing import Any
 
 from lakebed.config.options import TableConfig
 from lakebed.errors import ConflictError, CorruptTable
-from lakebed.format.names import HOODIE_DIR, SCHEMA_DIR, instant_file_name, parse_instant_file
+from lakebed.format.names import HOODIE_DIR, SCHEMA_DIR, TIMELINE_DIR, instant_file_name, parse_instant_file
 from lakebed.format.timeline_files import decode_body
 from lakebed.model.actions import (
     ActionBody,
@@ -260,6 +260,11 @@ def _replacements(
 ) -> dict[FileGroupId, tuple[Replacement, ...]]:
     found: dict[FileGroupId, tuple[Replacement, ...]] = {}
     for instant, body in bodies:
+        if body is None:
+            raise CorruptTable(
+                "a replacecommit is empty, so what it replaced is unknown",
+                file=f"{TIMELINE_DIR}/{instant_file_name(instant)}",
+            )
         if isinstance(body, CommitMetadata) and instant.completion_time:
             replacement = Replacement(instant.requested_time, instant.completion_time)
             for partition, file_ids in body.replaced_file_ids.items():

@@ -86,7 +86,8 @@ class LockContent:
             content = cls(loaded["owner"], loaded["validUntil"], loaded["expired"])
         except (ValueError, KeyError, TypeError, RecursionError):
             content = None
-        if content is None or not isinstance(content.owner, str) or type(content.valid_until_ms) is not int:
+        kinds = (str, int, bool)
+        if content is None or (type(content.owner), type(content.valid_until_ms), type(content.expired)) != kinds:
             raise CorruptTable("the lock file cannot be read", file=LOCK_FILE, hint="Delete it when nobody writes.")
         return content
 

@@ -22,7 +22,7 @@ class ListedDifference:
 
 
 def _older_reinsert(model: Model, cell: Cell, after: int) -> bool:
-    """On merge-on-read by event time: a delete by key, then a version whose ordering value is below one from before the delete."""
+    """On merge-on-read by event time: a delete by key, then a version that orders below one from before the delete."""
     if not (model.shape.is_mor and model.shape.event_time):
         return False
     kept = [version for version in (cell.base, *cell.log) if version is not None and version.write > after]

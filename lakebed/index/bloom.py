@@ -1,0 +1,29 @@
+"""The bloom index: base files whose key range and bloom filter, both in the footer, rule all incoming keys out are not
+read. What is left is checked exactly. Logs have no filter and are read; a file without a footer is read like any other.
+"""
+
+from __future__ import annotations
+
+from lakebed.index.key_lookup import KeyLookupIndex
+from lakebed.index.locations import IndexContext
+from lakebed.model.record_key import KeyGenerator
+
+
+def bloom_index(
+    context: IndexContext,
+    *,
+    is_global: bool = False,
+    moves: bool = True,
+    by_ranges: bool = True,
+    generator: KeyGenerator | None = None,
+) -> KeyLookupIndex:
+    """The index of one write; of tables that do not store their keys the footers say nothing, and all keys are read."""
+    footers = generator is None
+    return KeyLookupIndex(
+        context,
+        is_global=is_global,
+        moves=moves,
+        by_ranges=by_ranges and footers,
+        by_bloom=footers,
+        generator=generator,
+    )

@@ -1,0 +1,132 @@
+"""Bucket indexes: the hash of the key is the place, nothing is looked up.
+
+Simple engine: a fixed number of buckets per partition, and a group's file id begins with its bucket, eight digits. The
+rest of a new id is made from partition and bucket instead of chance: all tasks of a write, and two writers that open a
+bucket at the same time, arrive at one file group, where the conflict between them is seen. An id that was retired (by
+an overwrite, say) is not used again, the next in line is. Without blocking, writers meet in one fixed id on purpose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.errors import CorruptTable, InvalidRequest
+from lakebed.format.hashing_meta import name_uuid
+from lakebed.index.locations import IndexContext, Ints, KeyLocation, Places, distinct, with_places
+from lakebed.model.bucket_hash import bucket_ids
+from lakebed.model.files import FileGroupId
+from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
+
+_BUCKET_ID = re.compile(r"(\d{8})-.+")
+_MOST_BUCKETS = 99_999_999
+
+
+def bucket_of_file_id(file_id: str) -> int | None:
+    """The bucket that a file id begins with."""
+    match = _BUCKET_ID.fullmatch(file_id)
+    return int(match[1]) if match else None
+
+
+@dataclass(slots=True)
+class BucketIndex:
+    """The simple bucket index of one write."""
+
+    context: IndexContext
+    num_buckets: int
+    key_fields: tuple[str, ...]
+    hash_fields: tuple[str, ...] = ()
+    fixed_ids: bool = False
+    _partitions: dict[str, dict[int, KeyLocation]] = field(default_factory=dict)
+
+    is_global = False
+    is_hashed = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.num_buckets <= _MOST_BUCKETS:
+            raise InvalidRequest(f"a bucket index cannot have {self.num_buckets} buckets")
+        check_hash_fields(self.hash_fields, self.key_fields)
+
+    def locate(self, rows: pa.Table) -> pa.Table:
+        """The rows with the file group of their bucket; the instant is null where the group is yet to be made."""
+        partitions, partition_of = distinct(rows, PARTITION_PATH)
+        buckets = np.asarray(
+            bucket_ids(rows.column(RECORD_KEY), self.num_buckets, self.hash_fields or self.key_fields, self.key_fields)
+        )
+        pairs = partition_of * self.num_buckets + buckets
+        used, of_row = np.unique(pairs, return_inverse=True)
+        paths = partitions.to_pylist()
+        locations = [
+            self.group(paths[pair // self.num_buckets], int(pair % self.num_buckets)) for pair in used.tolist()
+        ]
+        return with_places(rows, Places(tuple(locations), of_row.astype(np.int64)))
+
+    def group(self, partition_path: str, bucket: int) -> KeyLocation:
+        """The file group of a bucket; the instant is empty when it does not exist yet."""
+        known = self._partitions.get(partition_path)
+        if known is None:
+            known = self._partitions[partition_path] = self._existing(partition_path)
+        found = known.get(bucket)
+        if found is None:
+            found = known[bucket] = KeyLocation(partition_path, self._new_id(partition_path, bucket), "")
+        return found
+
+    def _existing(self, partition_path: str) -> dict[int, KeyLocation]:
+        found: dict[int, KeyLocation] = {}
+        for piece in self.context.view.slices(partition_path):
+            file_id = piece.file_group.file_id
+            bucket = bucket_of_file_id(file_id)
+            if bucket is None:
+                raise InvalidRequest(
+                    f"the file group {piece.file_group} was not written by a bucket index",
+                    hint="Write to this table with the index that made it (hoodie.index.type).",
+                )
+            if bucket >= self.num_buckets:
+                raise InvalidRequest(
+                    f"the file group {piece.file_group} is bucket {bucket} of a table with {self.num_buckets} buckets",
+                    hint="Give the bucket count that the table was written with.",
+                )
+            if bucket in found:
+                raise CorruptTable(
+                    f"two file groups hold bucket {bucket} of {partition_path!r}: {found[bucket].file_id} and {file_id}"
+                )
+            found[bucket] = KeyLocation(partition_path, file_id, piece.base_instant_time)
+        return found
+
+    def _new_id(self, partition_path: str, bucket: int) -> str:
+        if self.fixed_ids:
+            return fixed_file_id(bucket)
+        retired = {group.id.file_id for group in self.context.view.file_groups(partition_path)}
+        life = 0
+        while True:
+            name = name_uuid(f"{life}/{bucket}/{partition_path}".encode())
+            file_id = f"{bucket:08d}{name[8:]}-0"
+            if file_id not in retired and FileGroupId(partition_path, file_id) not in self.context.client.replaced:
+                return file_id
+            life += 1
+
+
+def fixed_file_id(bucket: int) -> str:
+    """The file id in which writers that do not block each other meet."""
+    return f"{bucket:08d}-0000-0000-0000-000000000000-0"
+
+
+def check_hash_fields(hash_fields: Sequence[str], key_fields: Sequence[str]) -> None:
+    """Only key columns can be hashed: the hash must be the same for all versions of a row."""
+    unknown = [name for name in hash_fields if name not in key_fields]
+    if unknown:
+        raise InvalidRequest(
+            f"hoodie.bucket.index.hash.field names {', '.join(unknown)}, which is not a key column",
+            hint=f"The key columns are: {', '.join(key_fields) or 'none'}.",
+        )
+
+
+def grouped(of_row: Ints, count: int) -> list[Ints]:
+    """Row numbers by group, each ascending."""
+    order = np.argsort(of_row, kind="stable")
+    bounds = np.searchsorted(of_row[order], np.arange(1, count))
+    return [part.astype(np.int64) for part in np.split(order, bounds)]

@@ -1,0 +1,109 @@
+"""The bucket index with consistent hashing: each partition has a ring of buckets that can be split and merged.
+
+The ring of a partition is a file; the newest one whose instant completed counts, and the first writer into a partition
+leaves the initial one. Two writers that do so at once write the same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.errors import CorruptTable
+from lakebed.format.hashing_meta import HashingMetadata, initial_hashing, parse_hashing_meta, render_hashing_meta
+from lakebed.format.names import (
+    INITIAL_HASHING_INSTANT,
+    hashing_meta_dir,
+    hashing_meta_file_name,
+    parse_hashing_meta_file,
+)
+from lakebed.index.bucket import check_hash_fields, grouped
+from lakebed.index.locations import IndexContext, KeyLocation, Places, distinct, with_places
+from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
+from lakebed.model.xx_hash import ring_hashes
+from lakebed.timeline.clock import comparable
+from lakebed.timeline.meta_client import MetaClient
+
+_COMMIT_MARK = ".commit"
+
+
+def load_hashing(client: MetaClient, partition_path: str) -> HashingMetadata | None:
+    """The ring of a partition that counts, None for a partition without one."""
+    folder = hashing_meta_dir(partition_path)
+    names = {info.name for info in client.storage.list(folder)}
+    instants = {name: instant for name in names if (instant := parse_hashing_meta_file(name))}
+    counted = [
+        (comparable(instant), name)
+        for name, instant in instants.items()
+        if instant == INITIAL_HASHING_INSTANT
+        or f"{instant}{_COMMIT_MARK}" in names
+        or client.completion_time(instant) is not None
+    ]
+    if not counted:
+        return None
+    path = f"{folder}/{max(counted)[1]}"
+    found = parse_hashing_meta(client.storage.read(path), path)
+    if found.partition_path != partition_path:
+        raise CorruptTable(f"the hashing metadata is that of the partition {found.partition_path!r}", file=path)
+    return found
+
+
+@dataclass(slots=True)
+class ConsistentBucketIndex:
+    """The consistent-hashing bucket index of one write."""
+
+    context: IndexContext
+    num_buckets: int
+    key_fields: tuple[str, ...]
+    hash_fields: tuple[str, ...] = ()
+    _rings: dict[str, HashingMetadata] = field(default_factory=dict)
+    _instants: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    is_global = False
+    is_hashed = True
+
+    def __post_init__(self) -> None:
+        check_hash_fields(self.hash_fields, self.key_fields)
+
+    def locate(self, rows: pa.Table) -> pa.Table:
+        """The rows with the file group of their node; the instant is null where the group is yet to be made."""
+        partitions, partition_of = distinct(rows, PARTITION_PATH)
+        keys = rows.column(RECORD_KEY).combine_chunks()
+        hashes = np.concatenate(
+            [
+                ring_hashes(chunk, self.hash_fields or self.key_fields, self.key_fields)
+                for chunk in (keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys])
+            ]
+            or [np.zeros(0, np.int64)]
+        )
+        of_row = np.full(rows.num_rows, -1, np.int64)
+        locations: list[KeyLocation] = []
+        for path, members in zip(partitions.to_pylist(), grouped(partition_of, len(partitions)), strict=True):
+            nodes = self.ring(path).ring
+            ends = np.array([node.value for node in nodes], np.int64)
+            of_row[members] = len(locations) + ends.searchsorted(hashes[members]) % len(nodes)
+            instants = self._base_instants(path)
+            locations += [KeyLocation(path, node.file_id, instants.get(node.file_id, "")) for node in nodes]
+        return with_places(rows, Places(tuple(locations), of_row))
+
+    def ring(self, partition_path: str) -> HashingMetadata:
+        """The partition's ring; a new partition gets its initial one."""
+        if partition_path not in self._rings:
+            client = self.context.client
+            found = load_hashing(client, partition_path)
+            if found is None:
+                initial = initial_hashing(partition_path, self.num_buckets)
+                path = f"{hashing_meta_dir(partition_path)}/{hashing_meta_file_name()}"
+                written = client.storage.put_if_absent(path, render_hashing_meta(initial))
+                found = initial if written else load_hashing(client, partition_path)
+                assert found is not None
+            self._rings[partition_path] = found
+        return self._rings[partition_path]
+
+    def _base_instants(self, partition_path: str) -> dict[str, str]:
+        if partition_path not in self._instants:
+            slices = self.context.view.slices(partition_path)
+            self._instants[partition_path] = {piece.file_group.file_id: piece.base_instant_time for piece in slices}
+        return self._instants[partition_path]

@@ -1,0 +1,126 @@
+"""Finding keys by reading the keys of files: what the simple and the bloom index, global or not, have in common.
+
+    distinct incoming keys (of a partition, or all) ──► hash table ──► keys of every slice streamed past it, in parallel
+
+A key found in one slice lives there. A key found in several is alive in one at most, for the others hold its delete: a
+merged read of just those slices decides. A global index also asks whether a key that it found in another partition is
+still alive there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.index.bucket import grouped
+from lakebed.index.key_scan import KeyReader, SliceLookup
+from lakebed.index.locations import IndexContext, Ints, KeyLocation, Places, distinct, distinct_keys, with_places
+from lakebed.merge.key_index import KeyIndex
+from lakebed.merge.vectors import index_array
+from lakebed.model.files import FileSlice
+from lakebed.model.record_key import KeyGenerator
+from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
+
+
+@dataclass(slots=True)
+class KeyLookupIndex:
+    """An index that reads keys. `by_ranges` and `by_bloom` let it leave out base files by their footers."""
+
+    context: IndexContext
+    is_global: bool = False
+    moves: bool = True
+    by_ranges: bool = False
+    by_bloom: bool = False
+    generator: KeyGenerator | None = None
+
+    is_hashed = False
+
+    def locate(self, rows: pa.Table) -> pa.Table:
+        """The rows with the places of their keys."""
+        keys, key_of = distinct_keys(rows)
+        partitions, partition_of = distinct(rows, PARTITION_PATH)
+        paths = partitions.to_pylist()
+        of_row = np.full(rows.num_rows, -1, np.int64)
+        locations: list[KeyLocation] = []
+        if self.is_global:
+            slices = [piece for path in self.context.view.partitions() for piece in self.context.view.slices(path)]
+            owners = self._owners(keys, slices)
+            home = np.full(len(keys), -1, np.int64)
+            home[key_of] = partition_of
+            self._forget_dead_moves(keys, slices, owners, home, {path: at for at, path in enumerate(paths)})
+            of_row, locations = owners[key_of], [_location(piece) for piece in slices]
+        else:
+            for path, members in zip(paths, grouped(partition_of, len(paths)), strict=True):
+                slices = list(self.context.view.slices(path))
+                if slices and len(members):
+                    used, place = np.unique(key_of[members], return_inverse=True)
+                    owners = self._owners(keys.take(index_array(used)), slices)[place]
+                    of_row[members] = np.where(owners >= 0, owners + len(locations), -1)
+                    locations += [_location(piece) for piece in slices]
+        return with_places(rows, Places(tuple(locations), of_row), is_global=self.is_global, moves=self.moves)
+
+    def _owners(self, keys: pa.Array, slices: list[FileSlice]) -> Ints:
+        """For every key the number of the slice that holds it, or -1."""
+        owners = np.full(len(keys), -1, np.int64)
+        again: dict[int, set[int]] = defaultdict(set)
+        for number, found in enumerate(self._run(keys, slices, alive=False)):
+            taken = owners[found] >= 0
+            for key in found[taken].tolist():
+                again[key] |= {int(owners[key]), number}
+            owners[found] = number
+        if again:
+            self._settle(keys, slices, owners, again)
+        return owners
+
+    def _settle(self, keys: pa.Array, slices: list[FileSlice], owners: Ints, again: dict[int, set[int]]) -> None:
+        """Of the slices that know a key the one where it is alive; where it is dead in all, the newest."""
+        for key, places in again.items():
+            owners[key] = max(places, key=lambda number: slices[number].base_instant_time)
+        for key, number in self._alive(keys, slices, again):
+            owners[key] = number
+
+    def _forget_dead_moves(
+        self, keys: pa.Array, slices: list[FileSlice], owners: Ints, home: Ints, codes: dict[str, int]
+    ) -> None:
+        """A key that would move must be alive where it was found, else it is new."""
+        if not slices:
+            return
+        place = np.array([codes.get(piece.file_group.partition_path, -2) for piece in slices], np.int64)
+        logged = np.array([bool(piece.log_files) for piece in slices], np.bool_)
+        suspects = np.flatnonzero((owners >= 0) & logged[owners] & (place[owners] != home))
+        if len(suspects):
+            asked = {key: {int(owners[key])} for key in suspects.tolist()}
+            living = [key for key, _ in self._alive(keys, slices, asked)]
+            owners[np.setdiff1d(suspects, np.array(living, np.int64))] = -1
+
+    def _alive(self, keys: pa.Array, slices: list[FileSlice], asked: dict[int, set[int]]) -> Iterator[tuple[int, int]]:
+        """Pairs of key and slice, of those asked, where the merged slice has the key."""
+        numbers = sorted({number for places in asked.values() for number in places})
+        wanted = np.array(sorted(asked), np.int64)
+        few = [slices[number] for number in numbers]
+        for number, found in zip(numbers, self._run(keys.take(index_array(wanted)), few, alive=True), strict=True):
+            yield from ((int(key), number) for key in wanted[found] if number in asked[int(key)])
+
+    def _run(self, keys: pa.Array, slices: Iterable[FileSlice], *, alive: bool) -> Iterator[Ints]:
+        if not len(keys):
+            return iter(())
+        index = KeyIndex(keys)
+        reader = KeyReader(self.context.reader, self.generator)
+        tasks = [
+            SliceLookup(reader, piece, keys, index, self.by_ranges, self.by_bloom, alive=alive) for piece in slices
+        ]
+        return self.context.runner.map(SliceLookup.run, tasks, label="index look-up")
+
+
+def _location(piece: FileSlice) -> KeyLocation:
+    group = piece.file_group
+    return KeyLocation(group.partition_path, group.file_id, piece.base_instant_time)
+
+
+def key_columns(rows: pa.Table) -> pa.Table:
+    """Only what an index needs of rows."""
+    return rows.select([RECORD_KEY, PARTITION_PATH])

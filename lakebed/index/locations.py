@@ -1,0 +1,135 @@
+"""What an index answers: rows with the place each belongs to, as further columns.
+
+| column | meaning |
+|---|---|
+| `_lakebed_file_id` | the file group to write the row to; null: a new key, whose home the writer chooses |
+| `_lakebed_instant` | base instant of the slice there; null: the group does not exist yet |
+| `_lakebed_old_partition`, `.._old_file_id` | where the key must be deleted, for its row moves to another partition |
+
+An index object serves one write: it sees the table as of one client, and what it hands out for new buckets is the same
+for every call, in every process. Bucket indexes work batch by batch; the others want all keys of a write at once, since
+each call reads the keys of the files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.merge.file_group_reader import FileGroupReader
+from lakebed.merge.vectors import index_array_with_nulls
+from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
+from lakebed.runner import Runner
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.view.file_system_view import FileSystemView
+
+FILE_ID = "_lakebed_file_id"
+INSTANT = "_lakebed_instant"
+OLD_PARTITION = "_lakebed_old_partition"
+OLD_FILE_ID = "_lakebed_old_file_id"
+LOCATION_COLUMNS = (FILE_ID, INSTANT, OLD_PARTITION, OLD_FILE_ID)
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLocation:
+    """Where a key lives, or shall live: the instant is empty while the file group does not exist."""
+
+    partition_path: str
+    file_id: str
+    instant_time: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexContext:
+    """The table as one write sees it. The reader knows the table's schema and merge rule; its columns do not matter."""
+
+    client: MetaClient
+    view: FileSystemView
+    reader: FileGroupReader
+    runner: Runner
+
+
+class Index(Protocol):
+    """Finds the file groups of rows."""
+
+    @property
+    def is_global(self) -> bool:
+        """Whether a key is unique in the table, not only in its partition."""
+        ...
+
+    @property
+    def is_hashed(self) -> bool:
+        """Whether places follow from keys alone: rows may come batch by batch, and every row gets a place."""
+        ...
+
+    def locate(self, rows: pa.Table) -> pa.Table:
+        """The rows, which have a record key and a partition path, with the location columns; order is kept."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """A list of locations, and for each row its number in the list or -1."""
+
+    locations: tuple[KeyLocation, ...]
+    of_row: Ints
+
+
+def with_places(rows: pa.Table, places: Places, *, is_global: bool = False, moves: bool = True) -> pa.Table:
+    """The rows with their location columns.
+
+    A global index may find a key in another partition than the row says. With `moves` the row then goes to its new
+    partition as a new key and the old place is named for the delete; otherwise it goes where the key is, and its
+    partition path changes.
+    """
+    found = index_array_with_nulls(places.of_row)
+    partitions, file_ids, instants = (
+        _column(places, name).take(found) for name in ("partition_path", "file_id", "instant_time")
+    )
+    nothing = pa.nulls(rows.num_rows, pa.string())
+    old_partitions = old_file_ids = nothing
+    if is_global:
+        stated = _flat(rows.column(PARTITION_PATH))
+        moved = pc.fill_null(pc.not_equal(partitions, stated), False)
+        if moves:
+            old_partitions = pc.if_else(moved, partitions, nothing)
+            old_file_ids = pc.if_else(moved, file_ids, nothing)
+            file_ids, instants = (pc.if_else(moved, nothing, column) for column in (file_ids, instants))
+        else:
+            index = rows.schema.get_field_index(PARTITION_PATH)
+            rows = rows.set_column(index, rows.schema.field(index), pc.if_else(moved, partitions, stated))
+    for name, column in zip(LOCATION_COLUMNS, (file_ids, instants, old_partitions, old_file_ids), strict=True):
+        rows = rows.append_column(pa.field(name, pa.string()), column)
+    return rows
+
+
+def distinct(rows: pa.Table, column: str) -> tuple[pa.Array, Ints]:
+    """The distinct values of a text column, and for each row the number of its value."""
+    encoded = _flat(rows.column(column)).dictionary_encode()
+    return encoded.dictionary, np.asarray(encoded.indices.cast(pa.int64()))
+
+
+def distinct_keys(rows: pa.Table) -> tuple[pa.Array, Ints]:
+    """The distinct record keys, and for each row the number of its key."""
+    return distinct(rows, RECORD_KEY)
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    """One array; 64-bit offsets only where the texts need them."""
+    if column.nbytes >= 1 << 31:
+        column = column.cast(pa.large_string())
+    flat = column.combine_chunks()
+    return pa.concat_arrays(flat.chunks) if isinstance(flat, pa.ChunkedArray) else flat
+
+
+def _column(places: Places, name: str) -> pa.Array:
+    values = [getattr(location, name) for location in places.locations]
+    return pa.array([value or None for value in values] if name == "instant_time" else values, pa.string())

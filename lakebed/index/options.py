@@ -1,0 +1,88 @@
+"""What a writer may choose about indexes. The type and the bucket count of a table are kept in its properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lakebed.config.option import FLAG, NUMBER, WORDS, choice, choice_of, option, read_options, to_properties
+from lakebed.errors import InvalidRequest
+
+
+class IndexKind(StrEnum):
+    """How the file group of a key is found."""
+
+    SIMPLE = "SIMPLE"
+    GLOBAL_SIMPLE = "GLOBAL_SIMPLE"
+    BLOOM = "BLOOM"
+    GLOBAL_BLOOM = "GLOBAL_BLOOM"
+    BUCKET = "BUCKET"
+    RECORD_INDEX = "RECORD_INDEX"
+
+    @property
+    def is_global(self) -> bool:
+        return self in (IndexKind.GLOBAL_SIMPLE, IndexKind.GLOBAL_BLOOM, IndexKind.RECORD_INDEX)
+
+
+class BucketEngine(StrEnum):
+    """How a bucket index finds the bucket: by a fixed count, or on a ring that can be resized."""
+
+    SIMPLE = "SIMPLE"
+    CONSISTENT_HASHING = "CONSISTENT_HASHING"
+
+
+_KINDS = {kind.value: kind for kind in IndexKind} | {
+    "GLOBAL_RECORD_LEVEL_INDEX": IndexKind.RECORD_INDEX,
+    "INMEMORY": IndexKind.SIMPLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOptions:
+    """The options of indexes."""
+
+    kind: IndexKind = option(  # noqa: RUF009 (a field, not a shared value)
+        "hoodie.index.type", choice(_KINDS), IndexKind.SIMPLE, "How a row's file group is found when writing."
+    )
+    engine: BucketEngine = option(  # noqa: RUF009 (a field, not a shared value)
+        "hoodie.index.bucket.engine", choice_of(BucketEngine), BucketEngine.SIMPLE, "The kind of bucket index."
+    )
+    num_buckets: int | None = option(
+        "hoodie.bucket.index.num.buckets", NUMBER, None, "Buckets per partition of a bucket index."
+    )
+    hash_fields: tuple[str, ...] = option(
+        "hoodie.bucket.index.hash.field", WORDS, (), "The key columns that a bucket index hashes; all when empty."
+    )
+    bloom_moves: bool = option(
+        "hoodie.bloom.index.update.partition.path",
+        FLAG,
+        True,
+        "With a global bloom index: whether a key follows its row to another partition, or stays where it is.",
+    )
+    simple_moves: bool = option(
+        "hoodie.simple.index.update.partition.path",
+        FLAG,
+        True,
+        "With a global simple index: whether a key follows its row to another partition, or stays where it is.",
+    )
+    record_moves: bool = option(
+        "hoodie.record.index.update.partition.path",
+        FLAG,
+        False,
+        "With the record index: whether a key follows its row to another partition, or stays where it is.",
+    )
+    prune_by_ranges: bool = option(
+        "hoodie.bloom.index.prune.by.ranges", FLAG, True, "Whether a bloom index leaves out files by their key range."
+    )
+
+    def __post_init__(self) -> None:
+        if self.num_buckets is not None and self.num_buckets < 1:
+            raise InvalidRequest(f"a bucket index needs at least one bucket, not {self.num_buckets}")
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> IndexOptions:
+        return cls(**read_options(cls, properties))
+
+    def to_properties(self) -> dict[str, str]:
+        return to_properties(self)

@@ -1,0 +1,58 @@
+"""The record index: the metadata table knows the place of every key of the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.errors import InvalidRequest
+from lakebed.format.metadata_keys import partition_path
+from lakebed.format.metadata_records import RecordIndexRecord
+from lakebed.index.locations import IndexContext, KeyLocation, Places, distinct_keys, with_places
+from lakebed.metadata.metadata_table import MetadataTable
+from lakebed.model.files import FileGroupId
+
+RECORD_INDEX = "record_index"
+_KEYS_AT_ONCE = 100_000
+
+
+@dataclass(slots=True)
+class RecordIndex:
+    """The record index of one write. A place whose file group is gone counts as none."""
+
+    context: IndexContext
+    table: MetadataTable
+    moves: bool = False
+
+    is_global = True
+    is_hashed = False
+
+    def __post_init__(self) -> None:
+        if not self.table.has(RECORD_INDEX):
+            raise InvalidRequest("the table has no record index", hint="Build it first, or choose another index.")
+
+    def locate(self, rows: pa.Table) -> pa.Table:
+        """The rows with the places of their keys."""
+        keys, key_of = distinct_keys(rows)
+        owners = np.full(len(keys), -1, np.int64)
+        numbers: dict[FileGroupId, int] = {}
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            texts = keys.slice(start, _KEYS_AT_ONCE).to_pylist()
+            found = self.table.lookup(RECORD_INDEX, texts)
+            for at, text in enumerate(texts, start):
+                record = found.get(text)
+                if isinstance(record, RecordIndexRecord):
+                    group = FileGroupId(partition_path(record.partition), record.file_id)
+                    owners[at] = numbers.setdefault(group, len(numbers))
+        locations = self._locations(list(numbers))
+        known = np.array([location.instant_time != "" for location in locations] or [False], np.bool_)
+        owners = np.where((owners >= 0) & known[owners], owners, -1)
+        return with_places(rows, Places(tuple(locations), owners[key_of]), is_global=True, moves=self.moves)
+
+    def _locations(self, groups: list[FileGroupId]) -> list[KeyLocation]:
+        instants: dict[FileGroupId, str] = {}
+        for path in {group.partition_path for group in groups}:
+            instants |= {piece.file_group: piece.base_instant_time for piece in self.context.view.slices(path)}
+        return [KeyLocation(group.partition_path, group.file_id, instants.get(group, "")) for group in groups]

@@ -1,0 +1,1 @@
+"""The write path: rows to file groups, tasks, commits."""

@@ -1,0 +1,189 @@
+"""Making a table: everything is checked before the first byte is written, and one atomic create makes it exist.
+
+The properties are those that real Hudi writes for such a table, and a few that it keeps and ignores: the layout, the
+index with its bucket count (a bucket table whose count is lost cannot be written), and for version 10, which is not
+final upstream, a mark that says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakebed.config.merge_settings import COMMIT_TIME_STRATEGY, EVENT_TIME_STRATEGY
+from lakebed.config.table_config import TableConfig
+from lakebed.errors import InvalidRequest
+from lakebed.format.names import PROPERTIES_FILE
+from lakebed.format.table_files import render_properties, table_checksum
+from lakebed.model.schema import is_meta_field, table_avro
+from lakebed.model.schema_change import did_you_mean
+from lakebed.storage.storage import Storage
+
+DRAFT_PROPERTY = "lakebed.format.draft"
+TABLE_TYPES = {"mor": "MERGE_ON_READ", "cow": "COPY_ON_WRITE"}
+LAYOUTS = ("lsm_tree", "default")
+VERSIONS = {"v2": "10", "v1": "9"}
+INDEXES: Mapping[str, tuple[str, str | None]] = {
+    "bucket": ("BUCKET", "SIMPLE"),
+    "consistent_bucket": ("BUCKET", "CONSISTENT_HASHING"),
+    "simple": ("SIMPLE", None),
+    "bloom": ("BLOOM", None),
+    "global_simple": ("GLOBAL_SIMPLE", None),
+    "global_bloom": ("GLOBAL_BLOOM", None),
+}
+_PAYLOADS = {
+    "EVENT_TIME_ORDERING": ("org.apache.hudi.common.model.DefaultHoodieRecordPayload", EVENT_TIME_STRATEGY),
+    "COMMIT_TIME_ORDERING": ("org.apache.hudi.common.model.OverwriteWithLatestAvroPayload", COMMIT_TIME_STRATEGY),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """What the caller of `create` asked for."""
+
+    name: str
+    schema: pa.Schema
+    record_key: tuple[str, ...]
+    partition_by: tuple[str, ...] = ()
+    ordering: tuple[str, ...] = ()
+    table_type: str = "mor"
+    layout: str = "lsm_tree"
+    log_format: str = "v2"
+    index: str | None = None
+    num_buckets: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def create_table(storage: Storage, new: NewTable) -> bool:
+    """Make the table; False when somebody else has made one there."""
+    properties = table_properties(new)
+    TableConfig.from_properties(properties)
+    return storage.put_if_absent(PROPERTIES_FILE, render_properties(properties, ["Properties saved by lakebed"]))
+
+
+def table_properties(new: NewTable) -> dict[str, str]:
+    """The content of `hoodie.properties`; refuses what cannot work."""
+    _check_choices(new)
+    _check_columns(new)
+    version = new.properties.get("hoodie.table.version", VERSIONS[new.log_format])
+    if new.log_format == "v2" and version != "10" or new.log_format == "v1" and version not in ("8", "9"):
+        raise InvalidRequest(
+            f"table version {version} does not go with log_format={new.log_format!r}",
+            hint='log_format="v2" makes version 10, log_format="v1" version 9 (or 8 by hoodie.table.version).',
+        )
+    mode = new.properties.get("hoodie.record.merge.mode") or (
+        "EVENT_TIME_ORDERING" if new.ordering else "COMMIT_TIME_ORDERING"
+    )
+    properties = {
+        "hoodie.table.name": new.name,
+        "hoodie.table.type": TABLE_TYPES[new.table_type],
+        "hoodie.table.version": version,
+        "hoodie.table.initial.version": version,
+        "hoodie.timeline.layout.version": "2",
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        "hoodie.archivelog.folder": "history",
+        "hoodie.table.base.file.format": "PARQUET",
+        "hoodie.table.partition.fields": ",".join(new.partition_by),
+        "hoodie.table.keygenerator.type": _keygen(new),
+        "hoodie.record.merge.mode": mode,
+        "hoodie.populate.meta.fields": "true",
+        "hoodie.table.timeline.timezone": "UTC",
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+        "hoodie.datasource.write.partitionpath.urlencode": "false",
+        "hoodie.datasource.write.drop.partition.columns": "false",
+        "hoodie.partition.metafile.use.base.format": "false",
+        "hoodie.table.multiple.base.file.formats.enable": "false",
+        "hoodie.table.cdc.enabled": "false",
+        "hoodie.table.format": "native",
+        "hoodie.table.create.schema": json.dumps(table_avro(new.schema, new.name)),
+        "hoodie.table.storage.layout": new.layout,
+    }
+    if new.record_key:
+        properties["hoodie.table.recordkey.fields"] = ",".join(new.record_key)
+    if new.ordering:
+        properties["hoodie.table.ordering.fields"] = ",".join(new.ordering)
+    if version == "8" and mode in _PAYLOADS:
+        payload, strategy = _PAYLOADS[mode]
+        properties |= {"hoodie.compaction.payload.class": payload, "hoodie.record.merge.strategy.id": strategy}
+    if version == "10":
+        properties[DRAFT_PROPERTY] = "1"
+    properties |= _index_properties(new)
+    properties |= {key: str(value) for key, value in new.properties.items()}
+    if properties.get("hoodie.table.cdc.enabled") == "true":
+        raise InvalidRequest("tables with change data capture cannot be written yet", hint="Leave it off.")
+    properties["hoodie.table.checksum"] = str(table_checksum(properties))
+    return properties
+
+
+def default_index(new: NewTable) -> str:
+    """Buckets need keys to hash; without keys rows are only ever added."""
+    return new.index or ("bucket" if new.record_key else "simple")
+
+
+def _index_properties(new: NewTable) -> dict[str, str]:
+    kind, engine = INDEXES[default_index(new)]
+    found = {"hoodie.index.type": kind}
+    if engine is not None:
+        found["hoodie.index.bucket.engine"] = engine
+        found["hoodie.bucket.index.num.buckets"] = str(new.num_buckets or 4)
+        hashed = new.properties.get("hoodie.bucket.index.hash.field") or ",".join(new.record_key)
+        found["hoodie.bucket.index.hash.field"] = hashed
+    return found
+
+
+def _keygen(new: NewTable) -> str:
+    if any(key.startswith("hoodie.keygen.timebased") for key in new.properties):
+        return "TIMESTAMP"
+    if not new.partition_by:
+        return "NON_PARTITION"
+    return "SIMPLE" if len(new.record_key) <= 1 and len(new.partition_by) == 1 else "COMPLEX"
+
+
+def _check_choices(new: NewTable) -> None:
+    for what, value, known in (
+        ("table_type", new.table_type, TABLE_TYPES),
+        ("layout", new.layout, LAYOUTS),
+        ("log_format", new.log_format, VERSIONS),
+    ):
+        if value not in known:
+            raise InvalidRequest(f"{what}={value!r} is not known", hint=f"Use one of: {', '.join(known)}.")
+    if new.index == "record":
+        raise InvalidRequest('index="record" needs the metadata table, which is not written yet', hint='Use "bucket".')
+    if new.index is not None and new.index not in INDEXES:
+        raise InvalidRequest(f"index={new.index!r} is not known", hint=f"Use one of: {', '.join(INDEXES)}.")
+    if "bucket" in default_index(new) and not new.record_key:
+        raise InvalidRequest("a bucket index needs a record key", hint="Give record_key=..., or another index.")
+    if default_index(new) == "consistent_bucket" and new.table_type != "mor":
+        raise InvalidRequest("consistent hashing is for merge-on-read tables", hint='Use index="bucket".')
+    if new.num_buckets is not None and not 0 < new.num_buckets <= 99_999_999:
+        raise InvalidRequest(f"num_buckets={new.num_buckets} is out of range", hint="Use 1 to 99999999.")
+    if not new.name or "/" in new.name:
+        raise InvalidRequest(f"{new.name!r} is no table name", hint='Set properties={"hoodie.table.name": ...}.')
+
+
+def _check_columns(new: NewTable) -> None:
+    names = new.schema.names
+    if not names:
+        raise InvalidRequest("a table needs at least one column")
+    repeated = {name for name in names if names.count(name) > 1}
+    if repeated:
+        raise InvalidRequest(f"columns given twice: {', '.join(sorted(repeated))}")
+    reserved = [name for name in names if is_meta_field(name)]
+    if reserved:
+        raise InvalidRequest(f"{', '.join(reserved)} are added by the table itself", hint="Leave them out of the schema.")
+    for what, columns in (("record_key", new.record_key), ("partition_by", new.partition_by), ("ordering", new.ordering)):
+        _check_known(what, columns, new.schema)
+
+
+def _check_known(what: str, columns: Sequence[str], schema: pa.Schema) -> None:
+    for column in columns:
+        top = column.partition(".")[0]
+        index = schema.get_field_index(top)
+        if index < 0:
+            raise InvalidRequest(f"{what}={column!r} is no column of the schema", hint=did_you_mean(top, schema.names))
+        if top == column and pa.types.is_nested(schema.field(index).type):
+            raise InvalidRequest(f"{what}={column!r} is a nested column", hint="Use a plain column, or a field of it.")
