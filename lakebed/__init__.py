@@ -16,11 +16,13 @@ from lakebed.errors import (
 )
 from lakebed.merge.record_merger import RecordMerger, register_merger
 from lakebed.read.scan import Scan
-from lakebed.table import Table, open  # noqa: A004 - `lakebed.open` is the front door
+from lakebed.table import Table, create, open  # noqa: A004 - `lakebed.open` is the front door
+from lakebed.write.job import CommitResult
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CommitResult",
     "ConflictError",
     "CorruptTable",
     "InvalidRequest",
@@ -31,6 +33,7 @@ __all__ = [
     "Table",
     "TableNotFound",
     "UnsupportedFormat",
+    "create",
     "open",
     "register_merger",
 ]

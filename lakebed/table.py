@@ -7,11 +7,15 @@ behind `inspect`. Nothing is cached across calls but the table's properties and 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
+from lakebed.config.option import bytes_of
 from lakebed.config.options import ReadOptions, TableConfig
+from lakebed.config.write_options import WriteOptions
+from lakebed.errors import InvalidRequest
 from lakebed.inspect import Inspect
 from lakebed.model.predicate import Predicate
 from lakebed.read.plan import Query, query_named
@@ -20,16 +24,32 @@ from lakebed.read.shape import table_shape
 from lakebed.runner import LocalRunner
 from lakebed.storage.open import open_storage
 from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.control import Control
+from lakebed.txn.options import TxnOptions
+from lakebed.write.create import NewTable, create_table, schema_of
+from lakebed.write.job import CommitResult
+from lakebed.write.operation import Operation
+from lakebed.write.operations import TableWriter
+
+Options = Mapping[str, str] | WriteOptions | None
 
 
 class Table:
     """A Hudi table at a location. Get one with `lakebed.open`."""
 
-    __slots__ = ("_client", "_options", "_runner")
+    __slots__ = ("_client", "_control", "_options", "_properties", "_runner")
 
-    def __init__(self, client: MetaClient, options: ReadOptions | None = None) -> None:
+    def __init__(
+        self,
+        client: MetaClient,
+        options: ReadOptions | None = None,
+        properties: Mapping[str, str] | None = None,
+        control: Control | None = None,
+    ) -> None:
         self._client = client
         self._options = options or ReadOptions()
+        self._properties = dict(properties or {})
+        self._control = control
         self._runner = LocalRunner()
 
     # ------------------------------------------------------------------ what it is
@@ -84,7 +104,7 @@ class Table:
         return Scan(
             client=self._client,
             query=query_named(query),
-            columns=None if columns is None else tuple(columns),
+            columns=_names(columns),
             where=filter,
             as_of_time=as_of,
             limit_rows=limit,
@@ -110,7 +130,7 @@ class Table:
         return Scan(
             client=self._client,
             query=Query.INCREMENTAL,
-            columns=None if columns is None else tuple(columns),
+            columns=_names(columns),
             where=filter,
             start=start,
             end=end,
@@ -118,9 +138,100 @@ class Table:
             runner=self._runner,
         )
 
+    # ------------------------------------------------------------------ writing
+    def upsert(self, data: Any, options: Options = None, memory: int | str | None = None) -> CommitResult:
+        """Insert rows, or replace the rows whose keys are there already; by the table's merge rule.
+
+        `data` is an Arrow table or reader, a pandas or polars frame, a DuckDB relation: anything that streams Arrow.
+        """
+        return self._write(data, Operation.UPSERT, options, memory)
+
+    def insert(self, data: Any, options: Options = None, memory: int | str | None = None) -> CommitResult:
+        """Add rows without looking for their keys; where a hash places rows, a known key is replaced all the same."""
+        return self._write(data, Operation.INSERT, options, memory)
+
+    def bulk_insert(self, data: Any, options: Options = None, memory: int | str | None = None) -> CommitResult:
+        """Add many rows at once; the way to fill a table."""
+        return self._write(data, Operation.BULK_INSERT, options, memory)
+
+    def overwrite(self, data: Any, options: Options = None, memory: int | str | None = None) -> CommitResult:
+        """Replace all rows of the table by these."""
+        return self._write(data, Operation.INSERT_OVERWRITE_TABLE, options, memory)
+
+    def overwrite_partitions(self, data: Any, options: Options = None, memory: int | str | None = None) -> CommitResult:
+        """Replace the partitions that the rows belong to; others stay."""
+        return self._write(data, Operation.INSERT_OVERWRITE, options, memory)
+
+    def delete(
+        self,
+        where: str | None = None,
+        keys: Sequence[Any] | None = None,
+        options: Options = None,
+        memory: int | str | None = None,
+    ) -> CommitResult:
+        """Delete the rows that a condition matches, or those with the given keys.
+
+        t.delete(where="status = 'void'")
+        t.delete(keys=["k1", "k2"])            # or dicts of key columns
+        """
+        if (where is None) == (keys is None):
+            raise InvalidRequest("delete takes either where= or keys=")
+        writer = self._writer(options, memory)
+        result = writer.delete_where(where) if where is not None else writer.delete_keys(keys or ())
+        return self._done(result)
+
+    def delete_partitions(self, partitions: Sequence[str], options: Options = None) -> CommitResult:
+        """Let whole partitions vanish, named by path or as `column=value`."""
+        if isinstance(partitions, str):
+            raise InvalidRequest("delete_partitions takes a list", hint=f"Use [{partitions!r}].")
+        return self._done(self._writer(options, None).delete_partitions(partitions))
+
+    def update(
+        self,
+        set: Mapping[str, str],  # noqa: A002 - SQL's word
+        where: str | None = None,
+        options: Options = None,
+        memory: int | str | None = None,
+    ) -> CommitResult:
+        """Set columns by expressions, in the rows that a condition matches.
+
+        t.update(set={"qty": "qty + 1"}, where="region = 'eu'")
+        """
+        return self._done(self._writer(options, memory).update(set, where))
+
+    def _write(self, data: Any, operation: Operation, options: Options, memory: int | str | None) -> CommitResult:
+        return self._done(self._writer(options, memory).write(data, operation))
+
+    def _writer(self, options: Options, memory: int | str | None) -> TableWriter:
+        self.refresh()
+        given = dict(options) if isinstance(options, Mapping) else {}
+        chosen = {**self._client.config.properties, **self._properties, **given}
+        files = options if isinstance(options, WriteOptions) else WriteOptions.from_properties(chosen)
+        control = self._control or Control.of(self._client.storage, TxnOptions.from_properties(chosen))
+        return TableWriter(
+            self._client,
+            control,
+            files,
+            {**self._properties, **given},
+            self._runner,
+            bytes_of(memory) if memory is not None else self._options.memory,
+        )
+
+    def _done(self, result: CommitResult) -> CommitResult:
+        self.refresh()
+        return result
+
     def __repr__(self) -> str:
         config = self.config
         return f"Table({self.url!r}, {config.table_type}, version {int(config.version)}, layout {config.layout})"
+
+
+def _names(columns: Sequence[str] | None) -> tuple[str, ...] | None:
+    if columns is None:
+        return None
+    if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):
+        raise InvalidRequest(f"columns is a list of names, not {columns!r}", hint='Write columns=["id", "qty"].')
+    return tuple(columns)
 
 
 def open(  # noqa: A001 - `lakebed.open(path)` is the name people look for
@@ -135,4 +246,59 @@ def open(  # noqa: A001 - `lakebed.open(path)` is the name people look for
     Raises `TableNotFound` when there is no table, `UnsupportedFormat` for versions that are not read.
     """
     client = MetaClient.open(open_storage(path, storage_options))
-    return Table(client, ReadOptions().override(options))
+    given = dict(options) if isinstance(options, Mapping) else {}
+    return Table(client, ReadOptions().override(options), given)
+
+
+def create(
+    path: str | os.PathLike[str],
+    schema: Any,
+    *,
+    record_key: str | Sequence[str] | None = None,
+    partition_by: str | Sequence[str] | None = None,
+    ordering: str | Sequence[str] | None = None,
+    table_type: str = "mor",
+    layout: str = "lsm_tree",
+    log_format: str = "v2",
+    index: str | None = None,
+    num_buckets: int | None = None,
+    properties: Mapping[str, str] | None = None,
+    if_exists: str = "error",
+    storage_options: Mapping[str, str] | None = None,
+) -> Table:
+    """Make a table and open it; nothing is written before everything is checked.
+
+        t = lakebed.create("/lake/orders", schema, record_key="id", partition_by="region", ordering="updated_at")
+
+    `schema` is a pyarrow schema, or data whose schema is taken. `log_format="v2"` makes a version 10 table with native
+    Parquet logs; `"v1"` a version 9 table that Hudi 1.0 to 1.2 read and write.
+    """
+    if if_exists not in ("error", "open"):
+        raise InvalidRequest(f"if_exists={if_exists!r} is not known", hint='Use "error" or "open".')
+    url = os.fspath(path) if isinstance(path, os.PathLike) else path
+    storage = open_storage(url, storage_options)
+    given = dict(properties or {})
+    new = NewTable(
+        name=given.get("hoodie.table.name") or storage.url.rstrip("/").rpartition("/")[2],
+        schema=schema_of(schema),
+        record_key=_listed(record_key),
+        partition_by=_listed(partition_by),
+        ordering=_listed(ordering),
+        table_type=table_type,
+        layout=layout,
+        log_format=log_format,
+        index=index,
+        num_buckets=num_buckets,
+        properties=given,
+    )
+    if not create_table(storage, new) and if_exists == "error":
+        raise InvalidRequest(
+            "there is a table already", file=storage.url, hint='Open it, or create with if_exists="open".'
+        )
+    return Table(MetaClient.open(storage))
+
+
+def _listed(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, str) else tuple(given)

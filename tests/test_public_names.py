@@ -7,6 +7,7 @@ import inspect
 import lakebed
 
 PINNED = [
+    "CommitResult",
     "ConflictError",
     "CorruptTable",
     "InvalidRequest",
@@ -17,6 +18,7 @@ PINNED = [
     "Table",
     "TableNotFound",
     "UnsupportedFormat",
+    "create",
     "open",
     "register_merger",
 ]

@@ -68,6 +68,11 @@ class ReadOptions:
         changed = self
         if isinstance(options, ReadOptions):
             changed = options
+        elif options is not None and not isinstance(options, Mapping):
+            raise InvalidRequest(
+                f"options are a mapping of keys to text, not {type(options).__name__}",
+                hint='Write options={"lakebed.threads": "2"}.',
+            )
         elif options:
             declared = options_of(ReadOptions)
             warn_unknown(options, known_keys(), stacklevel=2)

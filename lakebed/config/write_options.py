@@ -101,7 +101,9 @@ class FileOptions:
         None,
         "Whether base files carry a bloom filter of their keys; empty means where the table's index looks at it.",
     )
-    bloom_entries: int = option("hoodie.index.bloom.num_entries", NUMBER, 60_000, "The keys a bloom filter is made for.")
+    bloom_entries: int = option(
+        "hoodie.index.bloom.num_entries", NUMBER, 60_000, "The keys a bloom filter is made for."
+    )
     bloom_error_rate: float = option(
         "hoodie.index.bloom.fpp", FRACTION, 1e-9, "How often a bloom filter may be wrong at that many keys."
     )
@@ -173,12 +175,23 @@ class FileOptions:
         unknown = values.keys() - declared.keys()
         if unknown:
             raise InvalidRequest(f"no write option is called {', '.join(sorted(unknown))}")
-        for name in values:
-            if declared[name].kind is SIZE:
-                values[name] = bytes_of(values[name])
-        return replace(changed, **values) if values else changed
+        sizes = {name: bytes_of(value) for name, value in values.items() if declared[name].kind is SIZE}
+        return replace(changed, **(values | sizes)) if values else changed
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions(FileOptions):
     """The options of a write: those of its files, and whatever the write path reads besides."""
+
+    small_file_limit: int = option(
+        "hoodie.parquet.small.file.limit",
+        SIZE,
+        100 << 20,
+        "Base files below this size take new keys before new file groups are made; 0 turns that off.",
+    )
+    combine_before_insert: bool = option(
+        "hoodie.combine.before.insert",
+        FLAG,
+        False,
+        "Whether inserts fold rows with one key; in the LSM layout they always do.",
+    )

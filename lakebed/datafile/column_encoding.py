@@ -44,7 +44,7 @@ def _repeats(values: pa.Array) -> bool:
     if pa.types.is_boolean(values.type) or pa.types.is_null(values.type):
         return False
     distinct: int = pc.count_distinct(values).as_py()
-    return distinct <= max(1, present * _DISTINCT_SHARE)
+    return bool(distinct <= max(1, present * _DISTINCT_SHARE))
 
 
 def _leaf_values(path: str, array: Any) -> Iterator[tuple[str, pa.Array]]:
@@ -140,17 +140,17 @@ def column_summaries(metadata: pq.FileMetaData, schema: pa.Schema) -> tuple[Colu
 
 def _summary(field: pa.Field, chunks: Sequence[Any]) -> ColumnSummary:
     known = [chunk.statistics if chunk.is_stats_set else None for chunk in chunks]
-    nulls = [one.null_count if one is not None and one.has_null_count else None for one in known]
+    nulls = [one.null_count for one in known if one is not None and one.has_null_count]
     low = high = None
-    bounded = [one for one, chunk in zip(known, chunks, strict=True) if not _all_null(one, chunk)]
+    bounded: list[Any] = [one for one, chunk in zip(known, chunks, strict=True) if not _all_null(one, chunk)]
     if bounded and all(one is not None and one.has_min_max for one in bounded):
-        low = min((_comparable(one.min_raw, field.type) for one in bounded), default=None)
-        high = max((_comparable(one.max_raw, field.type) for one in bounded), default=None)
+        low = min(_comparable(one.min_raw, field.type) for one in bounded)
+        high = max(_comparable(one.max_raw, field.type) for one in bounded)
     return ColumnSummary(
         name=field.name,
         min=_scalar(low, field.type),
         max=_scalar(high, field.type),
-        null_count=sum(nulls) if all(count is not None for count in nulls) else None,  # type: ignore[misc, arg-type]
+        null_count=sum(nulls) if len(nulls) == len(chunks) else None,
         value_count=sum(chunk.num_values for chunk in chunks),
         stored_bytes=sum(chunk.total_compressed_size for chunk in chunks),
         plain_bytes=sum(chunk.total_uncompressed_size for chunk in chunks),
@@ -183,5 +183,5 @@ def _scalar(raw: Any, kind: pa.DataType) -> pa.Scalar | None:
 
 
 def _decimal(unscaled: int, kind: pa.DataType) -> pa.Scalar:
-    raw = pa.py_buffer((unscaled).to_bytes(16, "little", signed=True))
+    raw = pa.py_buffer(unscaled.to_bytes(16, "little", signed=True))
     return pa.Array.from_buffers(kind, 1, [None, raw])[0]

@@ -62,7 +62,7 @@ class KeyBounds:
 
 
 def java_bounds(keys: pa.Array, low: str, high: str) -> tuple[str, str]:
-    """The bounds in Java's order; `low` and `high` are those in UTF-8 order, which are the same in nearly every file."""
+    """The bounds in Java's order; `low` and `high` are those in UTF-8 order, nearly always the same."""
     array = keys.cast(pa.large_binary())
     _, offsets_buffer, data_buffer = array.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int64)[array.offset : array.offset + len(array) + 1]

@@ -96,11 +96,17 @@ class LogScan:
         return tuple(item.block for item in self.dropped if item.why is Why.CORRUPT)
 
     def require_intact(self) -> LogScan:
-        """Refuses damage in files of committed instants, for tables whose log files are written once and whole."""
+        """Refuses damage in files of committed instants, for tables whose log files are written once and whole.
+
+        A block that does not count although its file does has another instant in its header than in its name.
+        """
         for item in self.dropped:
+            block = item.block
             if item.why is Why.CORRUPT and item.committed:
-                block = item.block
                 what = f"{block.content_length} bytes of a committed log are no block"
+                raise CorruptTable(what, file=block.file, offset=block.offset)
+            if item.why is Why.NOT_COMMITTED and item.committed:
+                what = f"a committed log holds a block of the instant {block.instant_time}, which is not committed"
                 raise CorruptTable(what, file=block.file, offset=block.offset)
         return self
 

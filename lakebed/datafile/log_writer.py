@@ -1,6 +1,7 @@
 """Log writers: what a delta adds to a file group, as rows and deletes, in either log format.
 
-    write_earlier_deletes    keys that were deleted and then written again: these stand *before* the rows
+    write_earlier_deletes    keys that were deleted and then written again: these stand *before* the rows, and must be
+                             handed in before the rows of the same keys
     write_rows               inserts and updates
     write_deletes            keys that are gone, with the ordering value of the delete, or without
 
@@ -12,7 +13,6 @@ them null where the delete has no ordering value; an ordering column that is mis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
@@ -138,7 +138,7 @@ class PositionList:
         return np.concatenate(self._parts) if self._parts else None
 
     def ascending(self) -> Positions | None:
-        """All of them where they ascend strictly: version 1 keeps a set, and the order of rows must be that of the set."""
+        """All of them, if they ascend strictly: version 1 keeps a set, whose order must be that of the rows."""
         found = self.all()
         return found if found is not None and bool((found[1:] > found[:-1]).all()) else None
 
@@ -163,13 +163,3 @@ def log_stat(
         log_version=version,
         log_offset=0,
     )
-
-
-def smallest(values: Sequence[str | None]) -> str | None:
-    """The least of the keys that are known."""
-    return min((value for value in values if value is not None), default=None)
-
-
-def largest(values: Sequence[str | None]) -> str | None:
-    """The greatest of the keys that are known."""
-    return max((value for value in values if value is not None), default=None)

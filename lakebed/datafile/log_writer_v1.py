@@ -42,7 +42,13 @@ class InlineLogWriter:
     """A `LogWriter` for version 1. `version` is the number in the first file's name."""
 
     def __init__(
-        self, storage: Storage, target: WriteTarget, spec: LogSpec, options: FileOptions | None = None, *, version: int = 1
+        self,
+        storage: Storage,
+        target: WriteTarget,
+        spec: LogSpec,
+        options: FileOptions | None = None,
+        *,
+        version: int = 1,
     ) -> None:
         self._storage = storage
         self._target = target
@@ -149,9 +155,7 @@ class InlineLogWriter:
         self._version += 1
         rows = sum(block.rows for block in file.blocks)
         inserts = sum(block.inserts for block in file.blocks)
-        stat = log_stat(
-            self._target, file.path, file.version, size, rows=rows, inserts=inserts, deletes=file.deletes
-        )
+        stat = log_stat(self._target, file.path, file.version, size, rows=rows, inserts=inserts, deletes=file.deletes)
         bounds = [file.bounds, *(block.bounds for block in file.blocks)]
         low = min((one.min for one in bounds if one.min is not None), default=None)
         high = max((one.max for one in bounds if one.max is not None), default=None)

@@ -4,6 +4,9 @@ Sortedness is a fact of the file: the footer key `lakebed.sorted` says `utf8`, a
 ascending by record key. In such a file a key range cuts whole row groups and then slices; in any other, row groups go
 by their statistics and rows by a mask. The smallest and largest key come from Parquet's statistics, which are in
 UTF-8 order; the footer's `hoodie_min/max_record_key` are in Java's order and count only where both orders agree.
+
+The footer's bytes are fetched once and read twice: by Arrow for the data, and by `format.parquet_footer` for everything
+that statistics and sizes tell, but only when that is asked for; a plain scan needs row counts alone.
 """
 
 from __future__ import annotations
@@ -16,15 +19,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakebed.datafile.row_group_stats import column_stats, decoded_bytes, leaves_of_predicate
 from lakebed.datafile.source import DEFAULT_BATCH_ROWS, MAX_KEY, MIN_KEY, ReadCounters, arrow_errors, checked_schema
 from lakebed.errors import CorruptTable
+from lakebed.format.parquet_footer import MAGIC, TRAILER, Footer, footer_size, parse_footer
+from lakebed.format.parquet_statistics import bounds
 from lakebed.model.key_range import KeyRange, java_bound
+from lakebed.model.predicate import Predicate
 from lakebed.model.schema import RECORD_KEY
+from lakebed.model.schema_evolution import Renames
 
 SORTED_KEY = "lakebed.sorted"
 SORTED_UTF8 = "utf8"
 READ_BUFFER = 128 * 1024
-_MAGIC = b"PAR1"
+_TAIL = 64 * 1024
+"""How much of the end is read at first: most footers fit, and a second read is a second request."""
 _ARROW_SCHEMA = "ARROW:schema"
 
 
@@ -56,21 +65,22 @@ class ParquetSource:
         self.counters = counters if counters is not None else ReadCounters()
         self._file = file
         with arrow_errors(label):
-            self._check_magic()
+            self._footer_bytes, self._footer_start = self._read_footer()
             self._parquet = pq.ParquetFile(
                 file,
+                metadata=_arrow_metadata(self._footer_bytes),
                 pre_buffer=False,
                 buffer_size=read_buffer,
                 coerce_int96_timestamp_unit="us",
                 page_checksum_verification=True,
             )
-            self._metadata = self._parquet.metadata
+            metadata = self._parquet.metadata
             self.schema: pa.Schema = checked_schema(self._parquet.schema_arrow, label)
-            self.num_rows: int = self._metadata.num_rows
-            self._groups = [self._metadata.row_group(i) for i in range(self._metadata.num_row_groups)]
-            rows = [group.num_rows for group in self._groups]
-        if any(count < 0 for count in rows) or sum(rows) != self.num_rows:
-            raise CorruptTable(f"the footer counts {self.num_rows} rows, its row groups {sum(rows)}", file=label)
+            self.num_rows: int = metadata.num_rows
+            self._rows: list[int] = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        if any(count < 0 for count in self._rows) or sum(self._rows) != self.num_rows:
+            total = sum(self._rows)
+            raise CorruptTable(f"the footer counts {self.num_rows} rows, its row groups {total}", file=label)
         self.counters.files += 1
 
     def __enter__(self) -> ParquetSource:
@@ -85,7 +95,7 @@ class ParquetSource:
     @cached_property
     def footer(self) -> Mapping[str, str]:
         """The footer's key-values as text; Arrow's own encoded schema is left out."""
-        raw: Mapping[bytes, bytes] = self._metadata.metadata or {}
+        raw: Mapping[bytes, bytes] = self._parquet.metadata.metadata or {}
         text = {key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in raw.items()}
         text.pop(_ARROW_SCHEMA, None)
         return text
@@ -95,21 +105,20 @@ class ParquetSource:
         column = self._key_leaf
         out: list[RowGroup] = []
         first = 0
-        for index, group in enumerate(self._groups):
-            low, high = _key_bounds(group, column) if column is not None else (None, None)
-            out.append(RowGroup(index, first, group.num_rows, low, high))
-            first += group.num_rows
+        for index, rows in enumerate(self._rows):
+            low, high = self._key_bounds(index, column) if column is not None else (None, None)
+            out.append(RowGroup(index, first, rows, low, high))
+            first += rows
         return tuple(out)
 
     @cached_property
     def is_sorted(self) -> bool:
         """Whether rows ascend by key, in UTF-8 order; a mark that its own statistics contradict is corruption."""
-        column = self._key_leaf
-        if column is None or self.footer.get(SORTED_KEY) != SORTED_UTF8:
+        if self.footer.get(SORTED_KEY) != SORTED_UTF8 or self._key_leaf is None:
             return False
-        for group in self._groups:
+        for group in self._details.row_groups:
             order = group.sorting_columns
-            if not order or order[0].column_index != column or order[0].descending:
+            if not order or order[0].leaf != self._key_leaf or order[0].descending:
                 return False
         for before, after in zip(self.row_groups, self.row_groups[1:], strict=False):
             if before.max_key is not None and after.min_key is not None and before.max_key > after.min_key:
@@ -135,25 +144,38 @@ class ParquetSource:
         if not self.num_rows:
             return 1
         wanted = None if columns is None else set(columns)
+        leaves = [leaf.index for leaf in self._details.leaves if wanted is None or leaf.path[0] in wanted]
         total = 0
-        for group in self._groups[:: max(1, len(self._groups) // 8)]:
-            rows = max(1, group.num_rows)
-            size = 0
-            for i in range(group.num_columns):
-                chunk = group.column(i)
-                if wanted is None or chunk.path_in_schema.partition(".")[0] in wanted:
-                    size += _decoded_bytes(chunk, rows)
+        for index in range(0, len(self._rows), max(1, len(self._rows) // 8)):
+            rows = max(1, self._rows[index])
+            size = sum(decoded_bytes(chunk, rows) for chunk in self._details.columns(index, leaves))
             total = max(total, size // rows)
         return max(1, total)
 
     def prune(self, key_range: KeyRange | None, row_groups: Sequence[int] | None = None) -> list[int]:
         """The row groups that may hold a key of the range, in file order."""
-        chosen = self.row_groups if row_groups is None else [self.row_groups[index] for index in row_groups]
-        return [
-            group.index
-            for group in chosen
-            if group.rows and (key_range is None or key_range.overlaps(group.min_key, group.max_key))
-        ]
+        chosen = range(len(self._rows)) if row_groups is None else row_groups
+        if key_range is None:
+            return [index for index in chosen if self._rows[index]]
+        groups = [self.row_groups[index] for index in chosen]
+        return [group.index for group in groups if group.rows and key_range.overlaps(group.min_key, group.max_key)]
+
+    def matching_row_groups(self, predicate: Predicate, *, renames: Renames | None = None) -> list[int]:
+        """The row groups that may hold a row for which the condition is true; those left out are counted as pruned.
+
+        The condition speaks of the reader's columns, `renames` says what they are called in the file. A column whose
+        type in the file is not the one the condition was written for has no say: its values will be converted.
+        """
+        leaves = leaves_of_predicate(predicate, self.schema, self._details, renames or {})
+        if not leaves:
+            return list(range(len(self._rows)))
+        chosen = []
+        for index, rows in enumerate(self._rows):
+            chunks = zip(leaves, self._details.columns(index, leaves.values()), strict=True)
+            if predicate.may_match({name: column_stats(chunk, rows, self.label) for name, chunk in chunks}):
+                chosen.append(index)
+        self.counters.row_groups_pruned += len(self._rows) - len(chosen)
+        return chosen
 
     def batches(
         self,
@@ -169,7 +191,7 @@ class ParquetSource:
         """
         names = self.schema.names
         wanted = names if columns is None else [name for name in columns if name in set(names)]
-        total = len(self._groups) if row_groups is None else len(row_groups)
+        total = len(self._rows) if row_groups is None else len(row_groups)
         if key_range is None or key_range.is_all or self._key_leaf is None:
             chosen = self.prune(None, row_groups)
             self._count_groups(total, chosen)
@@ -213,7 +235,7 @@ class ParquetSource:
         self, row_groups: list[int], columns: list[str], batch_rows: int, *, quiet: bool = False
     ) -> Iterator[pa.RecordBatch]:
         rows = 0
-        expected = sum(self._groups[index].num_rows for index in row_groups)
+        expected = sum(self._rows[index] for index in row_groups)
         with arrow_errors(self.label):
             stream = self._parquet.iter_batches(batch_rows, row_groups=row_groups, columns=columns, use_threads=False)
         while row_groups:
@@ -238,46 +260,40 @@ class ParquetSource:
         position = self.schema.get_field_index(self.key_column)
         if position < 0 or self.schema.field(position).type not in (pa.string(), pa.large_string()):
             return None
-        parquet = self._metadata.schema
-        leaves = (i for i in range(len(parquet)) if parquet.column(i).path == self.key_column)
-        return next(leaves, None)
+        return self._details.leaf((self.key_column,))
 
-    def _check_magic(self) -> None:
+    @cached_property
+    def _details(self) -> Footer:
+        """The footer as we read it ourselves, for statistics and sizes."""
+        found = parse_footer(self._footer_bytes, self.label, self._footer_start)
+        if [group.num_rows for group in found.row_groups] != self._rows:
+            raise CorruptTable("two readings of the footer differ", file=self.label, offset=self._footer_start)
+        return found
+
+    def _key_bounds(self, group: int, leaf: int) -> tuple[str | None, str | None]:
+        low, high = bounds(self._details.column(group, leaf), self.label)
+        return (None, None) if high == "" else (low, high)  # only empty keys: meta columns that are not filled
+
+    def _read_footer(self) -> tuple[bytes, int]:
+        """The footer's bytes and where they begin."""
         size = self._file.size()
-        if size < 12:
-            raise CorruptTable(f"{size} bytes are too few for a Parquet file", file=self.label)
+        self._file.seek(max(0, size - _TAIL))
+        tail = self._file.read(min(size, _TAIL))
+        length = footer_size(tail[-TRAILER:], size, self.label)
+        start = size - TRAILER - length
+        if length + TRAILER > len(tail):
+            self._file.seek(start)
+            data = self._file.read(length)
+        else:
+            data = tail[-TRAILER - length : -TRAILER]
+        if len(data) != length:
+            raise CorruptTable("the footer breaks off", file=self.label, offset=start)
         self._file.seek(0)
-        head = self._file.read(4)
-        if head != _MAGIC:
+        if self._file.read(len(MAGIC)) != MAGIC:
             raise CorruptTable("the file does not begin as a Parquet file", file=self.label, offset=0)
+        return data, start
 
 
-def _key_bounds(group: Any, column: int) -> tuple[str | None, str | None]:
-    """The statistics' bounds as text. A writer may cut long values: the lower cut is a bound, the upper was raised."""
-    statistics = group.column(column).statistics
-    if statistics is None or not statistics.has_min_max:
-        return None, None
-    low, high = _text(statistics.min_raw), _text(statistics.max_raw)
-    return (None, None) if high == "" else (low, high)  # only empty keys: a table that does not fill its meta columns
-
-
-def _text(raw: Any) -> str | None:
-    try:
-        return raw.decode() if isinstance(raw, bytes) else raw if isinstance(raw, str) else None
-    except UnicodeDecodeError:
-        return None
-
-
-def _decoded_bytes(chunk: Any, rows: int) -> int:
-    """Arrow's size of a column chunk: the encoded size is far too small where values repeat."""
-    stored = max(0, int(chunk.total_uncompressed_size))
-    physical = chunk.physical_type
-    if physical in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"):
-        statistics = chunk.statistics
-        if statistics is not None and statistics.has_min_max:
-            low, high = statistics.min_raw, statistics.max_raw
-            if isinstance(low, bytes) and isinstance(high, bytes):
-                return max(stored, rows * (4 + (len(low) + len(high)) // 2))
-        return max(stored, rows * 20) if chunk.has_dictionary_page else stored
-    width = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}.get(physical, 8)
-    return max(stored, rows * width)
+def _arrow_metadata(footer: bytes) -> Any:
+    """Arrow's view of the footer, through a file that has nothing else."""
+    return pq.read_metadata(pa.BufferReader(b"".join((MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC))))

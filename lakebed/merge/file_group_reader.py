@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 from lakebed.config.options import ReadOptions
 from lakebed.datafile.base_file import open_base_file
 from lakebed.datafile.log_file import has_parquet_content, open_log_file, parquet_source, read_block
-from lakebed.datafile.log_scan import LogRun, LogScan, ScannedLog, scan_slice
+from lakebed.datafile.log_scan import LogRun, LogScan, scan_slice
 from lakebed.datafile.source import ReadCounters
-from lakebed.errors import CorruptTable
+from lakebed.errors import CorruptTable, UnsupportedFormat
 from lakebed.merge.hash_merge import hash_merge
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import Run
@@ -71,7 +71,10 @@ class FileGroupReader:
     commits: frozenset[str] | None = None
     """Only rows whose current version was committed by one of these instants."""
     committed: frozenset[str] = frozenset()
-    """Instants that count although no file of the slice is named after them: blocks of tables from older versions."""
+    """Instants that count although no file of the slice is named after them: blocks of tables from older versions.
+
+    Several instants appended to one log there, and a torn block is a failed append, no damage.
+    """
 
     # ------------------------------------------------------------------ the rows of a split
     def read(self, split: ReadSplit, counters: ReadCounters | None = None) -> Iterator[pa.RecordBatch]:
@@ -97,7 +100,9 @@ class FileGroupReader:
                 return 0
             with _none_missing(), open_base_file(self.storage, base) as source:
                 return source.num_rows
-        narrow = replace(self, schema=pa.schema([self.shape.schema.field(self.shape.rule.key)]))
+        names = self.shape.schema.names
+        first = self.shape.rule.key if self.shape.rule.key in names else names[0]
+        narrow = replace(self, schema=pa.schema([self.shape.schema.field(first)]))
         return sum(batch.num_rows for batch in narrow.read(split))
 
     def with_share(self, parts: int) -> FileGroupReader:
@@ -171,6 +176,11 @@ class FileGroupReader:
 
     def runs(self, piece: FileSlice, wanted: pa.Schema, counters: ReadCounters | None = None) -> list[Run]:
         """The base file and every block that counts, oldest first, each at the table's schema."""
+        if self.shape.rule.key not in self.shape.schema.names:
+            raise UnsupportedFormat(
+                "the table has logs, but neither meta fields nor one text column that is the record key",
+                file=piece.log_files[0].path if piece.log_files else None,
+            )
         columns = self._columns([*wanted.names, *self._rule_columns()])
         found: list[Run] = []
         base = piece.base_file
@@ -200,7 +210,7 @@ class FileGroupReader:
             lambda time: time in here or time in self.committed,
             base_instant_time=base.instant_time if base else None,
         )
-        if not any(_is_appended(file) for file in files):
+        if not self.committed:
             scan.require_intact()
         return scan
 
@@ -321,13 +331,6 @@ def _none_missing() -> Iterator[None]:
             file=str(error.filename or error),
             hint="Restore it from a copy; if the table was cleaned meanwhile, open it again.",
         ) from error
-
-
-def _is_appended(scanned: ScannedLog) -> bool:
-    """A log of an older table version, to which several instants appended: a torn block there is a failed append."""
-    return any(
-        block.header and block.instant_time != scanned.log.instant_time for block in scanned.blocks if block.header
-    )
 
 
 def _cut(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:

@@ -31,19 +31,20 @@ _ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 class Keys:
     """The key column of a batch: single keys as bytes, and all of them as heads."""
 
-    __slots__ = ("_data", "_offsets", "array")
+    __slots__ = ("_bytes", "_data", "_ends", "_offsets", "array")
 
     def __init__(self, array: pa.Array) -> None:
         self.array = array
         self._offsets, self._data = text_buffers(array)
+        self._ends = memoryview(self._offsets)
+        self._bytes = memoryview(self._data)
 
     def __len__(self) -> int:
         return len(self.array)
 
     def __getitem__(self, row: int) -> bytes:
-        row = row + len(self) if row < 0 else row
-        start, end = int(self._offsets[row]), int(self._offsets[row + 1])
-        return bytes(memoryview(self._data)[start:end])
+        row = row + len(self.array) if row < 0 else row
+        return bytes(self._bytes[self._ends[row] : self._ends[row + 1]])
 
     def count_below(self, key: bytes) -> int:
         """How many keys of a sorted batch are smaller."""
@@ -74,7 +75,7 @@ class Keys:
         starts = offsets[:-1].astype(np.int64) + prefix
         left = np.diff(offsets) - prefix
         if last - first < _HEAD or int(starts.max()) + _HEAD > self._data.size:
-            padded = bytes(memoryview(self._data)[first:last]) + b"\0" * (prefix + _HEAD)
+            padded = bytes(self._bytes[first:last]) + b"\0" * (prefix + _HEAD)
             words = np.ndarray(len(padded) - _HEAD + 1, np.uint64, padded, 0, (1,))[starts - first]
         else:
             words = np.ndarray(self._data.size - _HEAD + 1, np.uint64, self._data, 0, (1,))[starts]
@@ -95,9 +96,9 @@ class WindowHeads:
     exact: bool
 
 
-def heads_of(pieces: Sequence[Keys]) -> WindowHeads:
-    """Heads of sorted, non-empty pieces, comparable with each other."""
-    prefix = shared_prefix(min(piece[0] for piece in pieces), max(piece[-1] for piece in pieces))
+def heads_of(pieces: Sequence[Keys], smallest: bytes, largest: bytes) -> WindowHeads:
+    """Heads of non-empty pieces whose keys lie between two keys, comparable with each other."""
+    prefix = shared_prefix(smallest, largest)
     length = pieces[0].fixed_length
     if length is None or length < _HEAD or any(piece.fixed_length != length for piece in pieces[1:]):
         return WindowHeads(_join([piece.heads(prefix) for piece in pieces]), exact=False)

@@ -22,7 +22,7 @@ import pyarrow as pa
 from lakebed.merge.record_merger import Op
 from lakebed.merge.runs import OP_COLUMN
 from lakebed.merge.vectors import Ints, index_array, index_array_with_nulls, is_text, text_buffers
-from lakebed.merge.window import Piece, Window, concat
+from lakebed.merge.window import Window, concat
 
 _SLICE_ROWS = 1024  # shorter stretches are cheaper to copy than to hand out as batches of their own
 _INT32_BYTES = 2**31 - 1
@@ -130,48 +130,35 @@ class _Gathering:
     def __init__(self, window: Window, chosen: Chosen) -> None:
         self._window = window
         self._chosen = chosen
-        rows = chosen.rows
-        used = [True] * len(window.pieces)
-        if chosen.ops is None and not chosen.picks and chosen.extra is None:
-            used = [not _only_deletes(window, piece) for piece in window.pieces]
-        self._used = used
-        sizes = [piece.batch.num_rows if use else 0 for piece, use in zip(window.pieces, used, strict=True)]
-        if not all(used):
-            moved = np.zeros(window.num_rows, np.int64)
-            done = 0
-            for piece, use in enumerate(used):
-                if use:
-                    start, end = int(window.offsets[piece]), int(window.offsets[piece + 1])
-                    moved[start:end] = np.arange(done, done + end - start)
-                    done += end - start
-            rows = moved[rows]
-        self.rows = rows
-        self.index = index_array(rows)
-        self._big = max(range(len(sizes)), key=sizes.__getitem__) if sizes else 0
-        start = sum(sizes[: self._big])
-        self._in_big = rows - start
-        elsewhere = (self._in_big < 0) | (self._in_big >= (sizes[self._big] if sizes else 0))
-        self._places = np.flatnonzero(elsewhere)
-        others = rows[self._places]
-        self._others = np.where(others >= start, others - (sizes[self._big] if sizes else 0), others)
+        self._extra = chosen.extra
+        self._index = index_array(chosen.rows)
+        # rows of files of tombstones have the highest numbers: a column that never shows them need not hold them
+        self._limit = window.data_rows if chosen.ops is None and chosen.extra is None else None
+        sizes = [len(part) for part in window.columns(window.facts.rule.key, self._limit)]
+        self._big = max(range(len(sizes)), key=sizes.__getitem__)
+        start, size = sum(sizes[: self._big]), sizes[self._big]
+        self._in_big = chosen.rows - start
+        self._places = np.flatnonzero((self._in_big < 0) | (self._in_big >= size))
+        others = chosen.rows[self._places]
+        self._others = np.where(others >= start, others - size, others)
 
     def column(self, wanted: pa.Field) -> pa.Array:
-        parts = [p for p, use in zip(self._window.columns(wanted.name), self._used, strict=True) if use]
-        extra = self._chosen.extra
-        if extra is not None:
-            at = extra.schema.get_field_index(wanted.name)
-            parts.append(extra.column(at) if at >= 0 else pa.nulls(extra.num_rows, wanted.type))
+        parts = self._window.columns(wanted.name, self._limit)
+        if self._extra is not None:
+            at = self._extra.schema.get_field_index(wanted.name)
+            parts.append(self._extra.column(at) if at >= 0 else pa.nulls(self._extra.num_rows, wanted.type))
+        index = self._index
         picked = self._chosen.picks.get(wanted.name)
         if picked is not None:
-            rows = self.rows.copy()
+            rows = self._chosen.rows.copy()
             rows[picked[0]] = picked[1]
-            return _typed(concat(parts).take(index_array_with_nulls(rows)), wanted.type)
-        if is_text(wanted.type) and extra is None:
+            index = index_array_with_nulls(rows)
+        elif is_text(wanted.type) and self._extra is None:
             fixed = self._fixed_length(parts, wanted.type)
             if fixed is not None:
                 return fixed
-        joined = self._window.joined(wanted.name) if all(self._used) and extra is None else concat(parts)
-        return _typed(joined.take(self.index), wanted.type)
+        array = concat(parts).take(index)
+        return array if array.type == wanted.type else array.cast(wanted.type)
 
     def _fixed_length(self, parts: list[pa.Array], kind: pa.DataType) -> pa.Array | None:
         """Strings that all have one length, as items of that width."""
@@ -188,21 +175,13 @@ class _Gathering:
                 if (np.diff(offsets) != length).any():
                     return None
             views.append(np.frombuffer(data, f"V{max(length, 1)}", len(part), int(offsets[0]) if len(part) else 0))
-        total = len(self.rows)
+        total = len(self._chosen.rows)
         if not length or total * length > _INT32_BYTES:
             return None
-        big = views.pop(sum(self._used[: self._big]))
+        big = views.pop(self._big)
         out = big.take(self._in_big, mode="clip")
         if len(self._places):
             out[self._places] = np.concatenate([v for v in views if len(v)]).take(self._others)
         wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
-        offsets = np.arange(0, (total + 1) * length, length, np.int64 if wide else np.int32)
-        return pa.Array.from_buffers(kind, total, [None, pa.py_buffer(offsets), pa.py_buffer(out.view(np.uint8))])
-
-
-def _only_deletes(window: Window, piece: Piece) -> bool:
-    return piece.number is not None and bool(window.facts.is_delete[piece.number])
-
-
-def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    return array if array.type == kind else array.cast(kind)
+        ends = np.arange(0, (total + 1) * length, length).astype(np.int64 if wide else np.int32)
+        return pa.Array.from_buffers(kind, total, [None, pa.py_buffer(ends), pa.py_buffer(out.view(np.uint8))])

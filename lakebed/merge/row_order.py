@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.merge.keys import Keys, WindowHeads, equal_keys, heads_of
+from lakebed.merge.keys import Keys, WindowHeads, equal_keys
 from lakebed.merge.vectors import Bools, Heads, Ints, index_array, numbers, truths
 
 _MAX_SINGLE_SEARCHES = 256  # ambiguous look-ups done one by one before the window is sorted as a whole
@@ -35,25 +35,34 @@ class RowOrder:
     first: Bools
 
 
-def order_rows(sources: Sequence[Sequence[Keys]], unique: Sequence[bool], all_keys: Callable[[], pa.Array]) -> RowOrder:
-    """Order the rows of a window; `unique` says which sources repeat no key.
+def order_rows(
+    sources: Sequence[Sequence[tuple[int, int]]],
+    unique: Sequence[bool],
+    heads: WindowHeads,
+    all_keys: Callable[[], pa.Array],
+) -> RowOrder:
+    """Order the rows of a window: `sources` are the row numbers of each source as ranges, oldest source first.
 
-    `all_keys` gives the keys of all rows in one array, and is asked only if needed.
+    `unique` says which sources repeat no key; `all_keys` gives the keys of all rows, and is asked only if needed.
     """
-    sizes = [sum(len(piece) for piece in source) for source in sources]
+    sizes = [sum(end - start for start, end in ranges) for ranges in sources]
     total = sum(sizes)
-    pieces = [piece for source in sources for piece in source if len(piece)]
-    if not pieces:
+    if not total:
         return RowOrder(np.zeros(0, np.int64), np.zeros(0, np.bool_))
-    heads = heads_of(pieces)
     big = max(range(len(sizes)), key=sizes.__getitem__)
     if unique[big] and 2 * sizes[big] >= total > sizes[big]:
-        start = sum(sizes[:big])
-        found = _look_up(heads, start, start + sizes[big], all_keys)
+        before, after = _rows(sources[:big]), _rows(sources[big + 1 :])
+        found = _look_up(heads, (sources[big][0][0], sources[big][-1][1]), before, after, all_keys)
         if found is not None:
             return found
-    order, first = _sort(heads, np.arange(total), all_keys)
+    order, first = _sort(heads, _rows(sources), all_keys)
     return RowOrder(order, first)
+
+
+def _rows(sources: Sequence[Sequence[tuple[int, int]]]) -> Ints:
+    """Row numbers, oldest first."""
+    ranges = [np.arange(start, end) for source in sources for start, end in source]
+    return np.concatenate(ranges) if ranges else np.zeros(0, np.int64)
 
 
 def _sort(given: WindowHeads, rows: Ints, all_keys: Callable[[], pa.Array]) -> tuple[Ints, Bools]:
@@ -77,11 +86,14 @@ def _sort(given: WindowHeads, rows: Ints, all_keys: Callable[[], pa.Array]) -> t
     return order, first
 
 
-def _look_up(given: WindowHeads, start: int, end: int, all_keys: Callable[[], pa.Array]) -> RowOrder | None:
-    """Merge the few rows outside [start, end) into the many inside; None where heads tie too often to pay."""
+def _look_up(
+    given: WindowHeads, big: tuple[int, int], before: Ints, after: Ints, all_keys: Callable[[], pa.Array]
+) -> RowOrder | None:
+    """Merge few rows, older and younger than the big source, into its rows; None where heads tie too often to pay."""
     heads = given.heads
-    total = len(heads)
-    few, few_first = _sort(given, np.concatenate([np.arange(start), np.arange(end, total)]), all_keys)
+    start, end = big
+    total = end - start + len(before) + len(after)
+    few, few_first = _sort(given, np.concatenate([before, after]), all_keys)
     begins = np.flatnonzero(few_first)
     many = heads[start:end]
     wanted = heads[few[begins]]
@@ -94,7 +106,7 @@ def _look_up(given: WindowHeads, start: int, end: int, all_keys: Callable[[], pa
 
     # a row goes before the big source's row of the same key if it is older than the big source, else after it
     group = np.cumsum(few_first) - 1
-    older = few < start
+    older = np.isin(few, before) if len(before) else np.zeros(len(few), np.bool_)
     place = at[group] + (matched[group] & ~older)
     slots = place + np.arange(len(few))
     order = np.empty(total, np.int64)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lakebed.errors import StorageUnavailable
 from lakebed.merge.keys import Keys, check_keys
 from lakebed.merge.runs import RUN_COLUMN, Run
-from lakebed.merge.vectors import index_array
+from lakebed.merge.vectors import Ints, index_array
 from lakebed.merge.window import RunFacts, Window, concat, concat_chunks
 
 
@@ -135,7 +135,7 @@ def _is_unique(table: pa.Table, facts: RunFacts) -> bool:
     return bool(ascends.true_count == len(keys) - 1)
 
 
-def mixed_batch(window: Window, order: np.ndarray, schema: pa.Schema) -> pa.RecordBatch:  # type: ignore[type-arg]
+def mixed_batch(window: Window, order: Ints, schema: pa.Schema) -> pa.RecordBatch:
     """All rows of a window in order, with their run's number: one step of a pass."""
     runs = window.run_numbers(order).astype(np.int32)
     index = index_array(order)

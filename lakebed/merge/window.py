@@ -8,14 +8,14 @@ together carry their run's number in a column.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptTable
-from lakebed.merge.keys import Keys
+from lakebed.merge.keys import Keys, WindowHeads, heads_of
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import COMMIT_TIME, IS_DELETED, OPERATION, ROW_COLUMN, RUN_COLUMN, Run
 from lakebed.merge.vectors import Bools, Ints, index_array, is_text, numbers, truths
@@ -38,6 +38,7 @@ class RunFacts:
         helpers += [rule.delete_field] if rule.delete_field else []
         helpers += [COMMIT_TIME] if rule.by_event_time else []
         self.wanted = frozenset(schema.names) | frozenset(helpers)
+        self.marks = frozenset([IS_DELETED, OPERATION] + ([rule.delete_field] if rule.delete_field else []))
         self._types = {field.name: field.type for field in schema}
 
     def conform(self, batch: pa.RecordBatch, number: int | None) -> pa.RecordBatch:
@@ -62,10 +63,13 @@ class RunFacts:
             arrays.append(column)
         return pa.RecordBatch.from_arrays(arrays, names)
 
-    def field(self, name: str) -> pa.Field | None:
-        """The output's field of that name."""
-        index = self.schema.get_field_index(name)
-        return self.schema.field(index) if index >= 0 else None
+    def type_of(self, name: str) -> pa.DataType | None:
+        """The type in which a column goes out, if it does."""
+        return self._types.get(name)
+
+    def holds_deletes(self, number: int | None) -> bool:
+        """Whether a run is a file of tombstones."""
+        return number is not None and bool(self.is_delete[number])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,81 +81,127 @@ class Piece:
     number: int | None
 
 
-@dataclass(slots=True)
 class Window:
-    """Pieces by source, oldest source first."""
+    """Pieces by source, oldest source first.
 
-    sources: list[list[Piece]]
-    unique: list[bool]
-    facts: RunFacts
-    pieces: list[Piece] = field(init=False)
-    offsets: Ints = field(init=False)
-    _columns: dict[str, pa.Array] = field(init=False, default_factory=dict)
+    Rows are numbered through data pieces first and pieces of tombstones last, each oldest first, so that output columns
+    can leave the tombstones aside. Small neighbouring pieces are joined before any column is touched: a window of many
+    logs then costs as few calls as a window of one.
+    """
 
-    def __post_init__(self) -> None:
-        self.pieces = [piece for source in self.sources for piece in source]
-        self.offsets = np.cumsum([0] + [piece.batch.num_rows for piece in self.pieces])
+    def __init__(self, sources: list[list[Piece]], unique: list[bool], facts: RunFacts) -> None:
+        self.facts = facts
+        self.unique = unique
+        self.sources = sources
+        own = [(number, piece) for number, pieces in enumerate(sources) for piece in pieces]
+        own.sort(key=lambda entry: facts.holds_deletes(entry[1].number))
+        self.pieces = [piece for _, piece in own]
+        sizes = [piece.batch.num_rows for piece in self.pieces]
+        self.offsets: Ints = np.cumsum([0, *sizes])
+        self.ranges: list[list[tuple[int, int]]] = [[] for _ in sources]
+        for at, (number, _) in enumerate(own):
+            self.ranges[number].append((int(self.offsets[at]), int(self.offsets[at + 1])))
+        self.data_pieces = sum(not facts.holds_deletes(piece.number) for piece in self.pieces)
+        self._parts: list[pa.RecordBatch] | None = None
+        self._columns: dict[str, pa.Array] = {}
 
     @property
     def num_rows(self) -> int:
         return int(self.offsets[-1])
 
+    @property
+    def data_rows(self) -> int:
+        """Rows that are not in a file of tombstones; they have the lower numbers."""
+        return int(self.offsets[self.data_pieces])
+
+    @property
+    def parts(self) -> list[pa.RecordBatch]:
+        """All rows as few batches; none holds both rows and tombstones of files."""
+        if self._parts is None:
+            small = self.num_rows // 4
+            self._parts = []
+            group: list[pa.RecordBatch] = []
+            for at, piece in enumerate(self.pieces):
+                batch = piece.batch
+                if group and (
+                    at == self.data_pieces or batch.num_rows > small or not batch.schema.equals(group[0].schema)
+                ):
+                    self._parts.append(_join(group))
+                    group = []
+                group.append(batch)
+                if batch.num_rows > small:
+                    self._parts.append(_join(group))
+                    group = []
+            if group:
+                self._parts.append(_join(group))
+        return self._parts
+
     def column(self, name: str) -> pa.Array:
         """One column of all rows as one array; null where a run does not have it."""
         found = self._columns.get(name)
         if found is None:
-            found = self._columns[name] = self.joined(name)
+            found = self._columns[name] = concat(self.columns(name))
         return found
 
-    def joined(self, name: str) -> pa.Array:
-        """The same, not kept for later."""
-        found = self._columns.get(name)
-        return concat(self.columns(name)) if found is None else found
-
-    def columns(self, name: str) -> list[pa.Array]:
-        """One column of all rows, piece by piece."""
-        known = self.facts.field(name)
-        kind = known.type if known is not None else None
-        parts: list[pa.Array | None] = []
-        for piece in self.pieces:
-            index = piece.batch.schema.get_field_index(name)
-            part = piece.batch.column(index) if index >= 0 else None
-            if part is not None:
-                kind = kind or part.type
-                part = part if part.type == kind else part.cast(kind)
-            parts.append(part)
-        kind = kind or pa.null()
-        return [
-            pa.nulls(piece.batch.num_rows, kind) if part is None else part
-            for piece, part in zip(self.pieces, parts, strict=True)
-        ]
+    def columns(self, name: str, rows: int | None = None) -> list[pa.Array]:
+        """One column part by part, of all rows or of the first so many (which must be the end of a part)."""
+        known = self.facts.type_of(name)
+        found: list[pa.Array | None] = []
+        missing: list[int] = []
+        for part in self.parts:
+            if rows is not None and rows <= 0:
+                break
+            rows = None if rows is None else rows - part.num_rows
+            index = part.schema.get_field_index(name)
+            if index < 0:
+                missing.append(part.num_rows)
+                found.append(None)
+                continue
+            column = part.column(index)
+            known = known or column.type
+            found.append(column if column.type == known else column.cast(known))
+        if missing:
+            sizes = iter(missing)
+            return [pa.nulls(next(sizes), known or pa.null()) if column is None else column for column in found]
+        return found
 
     def take(self, name: str, rows: Ints) -> pa.Array:
-        """One column of some rows; copies only what the wanted pieces hold."""
+        """One column of some rows."""
         return self.column(name).take(index_array(rows))
 
     def has(self, name: str) -> bool:
-        return any(piece.batch.schema.get_field_index(name) >= 0 for piece in self.pieces)
+        return any(part.schema.get_field_index(name) >= 0 for part in self.parts)
+
+    def heads(self) -> WindowHeads:
+        """Key heads of all rows."""
+        key = self.facts.rule.key
+        smallest = min(piece.keys[0] for piece in self.pieces)
+        largest = max(piece.keys[-1] for piece in self.pieces)
+        return heads_of([Keys(part.column(key)) for part in self.parts], smallest, largest)
 
     def run_numbers(self, rows: Ints) -> Ints:
         """Which run each row came from."""
         of_piece = self.offsets[1:].searchsorted(rows, side="right")
-        numbers_: Ints = np.array([-1 if piece.number is None else piece.number for piece in self.pieces], np.int64)
-        found = numbers_[of_piece]
+        own: Ints = np.array([-1 if piece.number is None else piece.number for piece in self.pieces], np.int64)
+        found = own[of_piece]
         mixed = np.flatnonzero(found < 0)
         if len(mixed):
-            own = numbers(self.column(RUN_COLUMN), np.int32)
-            found[mixed] = own[rows[mixed]]
+            found[mixed] = numbers(self.column(RUN_COLUMN), np.int32)[rows[mixed]]
         return found
 
     def deleted(self) -> Bools | None:
         """Which rows are tombstones, by their run or by a mark they carry; None if none is."""
-        flags: list[Bools] = []
-        for piece in self.pieces:
-            flags.append(_deleted(piece, self.facts))
-        if not any(flag.any() for flag in flags):
-            return None
-        return np.concatenate(flags)
+        flags: Bools | None = None
+        for at, piece in enumerate(self.pieces):
+            own = _deleted(piece, self.facts)
+            if own is not None:
+                flags = np.zeros(self.num_rows, np.bool_) if flags is None else flags
+                flags[self.offsets[at] : self.offsets[at + 1]] = own
+        return flags
+
+
+def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def concat(parts: list[pa.Array]) -> pa.Array:
@@ -160,16 +210,20 @@ def concat(parts: list[pa.Array]) -> pa.Array:
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
-def _deleted(piece: Piece, facts: RunFacts) -> Bools:
-    rows = piece.batch.num_rows
+def _deleted(piece: Piece, facts: RunFacts) -> Bools | None:
+    """Flags of a piece's tombstones; None if there is none."""
     if piece.number is not None:
         if facts.is_base[piece.number]:
-            return np.zeros(rows, np.bool_)
+            return None
         if facts.is_delete[piece.number]:
-            return np.ones(rows, np.bool_)
-        return marked(piece.batch, facts.rule)
-    own = numbers(piece.batch.column(RUN_COLUMN), np.int32)
-    return (marked(piece.batch, facts.rule) & ~facts.is_base[own]) | facts.is_delete[own]
+            return np.ones(piece.batch.num_rows, np.bool_)
+        if not facts.marks & facts.columns[piece.number]:
+            return None
+        flags = marked(piece.batch, facts.rule)
+    else:
+        own = numbers(piece.batch.column(RUN_COLUMN), np.int32)
+        flags = (marked(piece.batch, facts.rule) & ~facts.is_base[own]) | facts.is_delete[own]
+    return flags if flags.any() else None
 
 
 def marked(batch: pa.RecordBatch | pa.Table, rule: MergeRule) -> Bools:

@@ -126,5 +126,4 @@ class WindowMerge:
 
 def order_of(window: Window) -> RowOrder:
     """Rows of a window by (key, age)."""
-    keys = [[piece.keys for piece in source] for source in window.sources]
-    return order_rows(keys, window.unique, lambda: window.column(window.facts.rule.key))
+    return order_rows(window.ranges, window.unique, window.heads(), lambda: window.column(window.facts.rule.key))

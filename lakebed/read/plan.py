@@ -44,7 +44,7 @@ def query_named(name: str) -> Query:
     """The query of that name; Hudi's spellings are accepted."""
     try:
         return Query(name.replace("-", "_").lower())
-    except ValueError:
+    except (ValueError, AttributeError):
         known = ", ".join(f'"{query}"' for query in (Query.SNAPSHOT, Query.READ_OPTIMIZED))
         raise InvalidRequest(f"there is no query {name!r}", hint=f"Use one of {known}, or t.incremental().") from None
 
@@ -71,9 +71,16 @@ class Plan:
     report: PruneReport
     schema: pa.Schema
     slices_found: int = 0
-    schema_is_stable: bool = False
-    """Every write that the active timeline knows had the present schema, and nothing was archived."""
     notes: tuple[str, ...] = field(default=())
+    client: MetaClient | None = field(default=None, repr=False)
+
+    @property
+    def schema_is_stable(self) -> bool:
+        """Every write that the active timeline knows had the present schema, and nothing was archived.
+
+        Asked for only where it saves work: it reads every commit of the active timeline.
+        """
+        return self.client is not None and _schema_is_stable(self.client)
 
     def explain(self) -> str:
         """The plan in words, one fact a line."""
@@ -133,12 +140,17 @@ def resolve_range(
     client: MetaClient, start: str | dt.datetime | dt.date | None, end: str | dt.datetime | dt.date | None
 ) -> TimeRange:
     """A range of completion times, start exclusive, end inclusive, with the writes that completed in it."""
+    if not client.config.populate_meta_fields:
+        raise InvalidRequest(
+            "an incremental query needs the commit time of each row, and this table keeps no meta fields",
+            hint="Compare two scans with as_of instead.",
+        )
     if start is None:
         raise InvalidRequest("an incremental query needs a start", hint="Use a completion time, or 0 for everything.")
     after = _range_end(client, start)
     until = None if end is None else _range_end(client, end)
     if until is not None and comparable(until) < comparable(after):
-        raise InvalidRequest(f"the range ends ({end}) before it starts ({start})")
+        raise InvalidRequest(f"the range ends ({end}) before it starts ({start})", hint="Swap start and end.")
     writes = client.full_timeline.of_actions(Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
     chosen = writes.completed_within(after, until)
     return TimeRange(at=until, start=after, commits=frozenset(i.requested_time for i in chosen))
@@ -185,7 +197,7 @@ def plan_read(
         commits=time.commits,
     )
     splits = tuple(ReadSplit(piece) for piece in found)
-    return Plan(reader, splits, query, time, listing, report, schema, total, _schema_is_stable(client))
+    return Plan(reader, splits, query, time, listing, report, schema, total, client=client)
 
 
 def _schema_is_stable(client: MetaClient) -> bool:
@@ -203,9 +215,9 @@ def output_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema
         return schema
     fields = []
     for name in columns:
-        index = schema.get_field_index(name)
+        index = schema.get_field_index(name) if isinstance(name, str) else -1
         if index < 0:
-            near = difflib.get_close_matches(name, schema.names, n=1)
+            near = difflib.get_close_matches(str(name), schema.names, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"The columns are: {', '.join(schema.names)}."
             raise InvalidRequest(f"the table has no column {name!r}", hint=hint)
         fields.append(schema.field(index))

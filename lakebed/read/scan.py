@@ -19,7 +19,7 @@ from lakebed.config.options import ReadOptions
 from lakebed.errors import InvalidRequest
 from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit
 from lakebed.model.predicate import Predicate, parse_predicate
-from lakebed.read.plan import Plan, Query, TimeRange, plan_read, resolve_as_of, resolve_range
+from lakebed.read.plan import Plan, Query, TimeRange, output_schema, plan_read, resolve_as_of, resolve_range
 from lakebed.read.shape import table_shape
 from lakebed.read.stream import stream_batches
 from lakebed.runner import LocalRunner, Runner
@@ -28,7 +28,7 @@ from lakebed.timeline.meta_client import MetaClient
 Time = str | dt.datetime | dt.date
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Scan:
     """Rows of a table at a time; see `Table.scan` and `Table.incremental` for how to get one."""
 
@@ -42,6 +42,28 @@ class Scan:
     limit_rows: int | None = None
     options: ReadOptions = field(default_factory=ReadOptions)
     runner: Runner = field(default_factory=LocalRunner)
+
+    def __post_init__(self) -> None:
+        """What can be told wrong without a look at the table is told at once."""
+        if not isinstance(self.where, str | Predicate | None):
+            raise InvalidRequest(
+                f"a filter is text or a predicate, not {type(self.where).__name__}", hint='Write filter="qty > 3".'
+            )
+        limit = self.limit_rows
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+            raise InvalidRequest(f"limit is a number of rows and not negative, it is {limit!r}")
+
+    def __repr__(self) -> str:
+        asked = (
+            ("columns", self.columns),
+            ("filter", self.where and _text(self.where)),
+            ("as_of", self.as_of_time),
+            ("start", self.start),
+            ("end", self.end),
+            ("limit", self.limit_rows),
+        )
+        words = [f"{name}={value!r}" for name, value in asked if value is not None]
+        return f"Scan({', '.join([repr(self.client.url), str(self.query), *words])})"
 
     # ------------------------------------------------------------------ narrowing, each a new scan
     def select(self, *columns: str) -> Scan:
@@ -71,13 +93,13 @@ class Scan:
 
     def plan(self) -> Plan:
         """Which files will be read, and why the others will not."""
-        if self.limit_rows is not None and self.limit_rows < 0:
-            raise InvalidRequest(f"limit must not be negative, it is {self.limit_rows}")
         time = self._time_range()
         shape = table_shape(self.client, time.at)
         predicate = self.where
         if isinstance(predicate, str):
             predicate = parse_predicate(predicate, shape.schema)
+        elif predicate is not None:
+            output_schema(shape.schema, predicate.columns)  # a predicate that was made for another table
         return plan_read(self.client, shape, self.query, time, self.columns, predicate, self.options)
 
     def _time_range(self) -> TimeRange:

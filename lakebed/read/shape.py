@@ -10,6 +10,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakebed.config.options import TableConfig
+from lakebed.errors import CorruptTable
+from lakebed.format.names import PROPERTIES_FILE
 from lakebed.merge.file_group_reader import TableShape
 from lakebed.merge.record_merger import MergeMode, MergeRule, PartialUpdateMode
 from lakebed.model.internal_schema import SchemaHistory, parse_schema_history
@@ -61,6 +63,13 @@ def key_column(config: TableConfig, schema: pa.Schema) -> str | None:
 
 def merge_rule(config: TableConfig, schema: pa.Schema, defaults: dict[str, object]) -> MergeRule:
     """The table's rule for rows of one key. Without meta fields the key is taken from the user's column."""
+    unknown = [name for name in config.ordering_fields if name not in schema.names]
+    if unknown and len(schema):
+        raise CorruptTable(
+            f"the table is ordered by {', '.join(unknown)}, which its schema does not have",
+            file=PROPERTIES_FILE,
+            hint="Correct hoodie.table.ordering.fields, or restore the file.",
+        )
     key = RECORD_KEY if config.populate_meta_fields else key_column(config, schema)
     return MergeRule(
         key=key or RECORD_KEY,

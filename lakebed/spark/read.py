@@ -113,7 +113,9 @@ def _alive(spark: SparkSession, files: DataFrame, vectors: Sequence[FileVector])
     """Rows whose bit is not set."""
     schema = StructType([StructField(FILE, StringType()), StructField(WORDS, ArrayType(LongType(), False))])
     names = pa.array([vector.name for vector in vectors], pa.string())
-    words = pa.array([vector.words.view("int64") for vector in vectors], pa.list_(pa.field("element", pa.int64(), False)))
+    words = pa.array(
+        [vector.words.view("int64") for vector in vectors], pa.list_(pa.field("element", pa.int64(), False))
+    )
     table = pa.table([names, words], names=[FILE, WORDS])
     bits = F.broadcast(spark.createDataFrame(table, schema))
     numbered = files.withColumn(FILE, F.col("_metadata.file_name")).withColumn(ROW, F.col("_metadata.row_index"))
@@ -140,9 +142,10 @@ def _vectors(spark: SparkSession, plan: Plan, chosen: SparkRoutes) -> tuple[list
     found: list[FileVector] = []
     misfits: list[ReadSplit] = []
     missing: list[ReadSplit] = list(chosen.vectors)
+    is_stable = bool(chosen.native) and plan.schema_is_stable
     for split in chosen.native:
         base = split.slice.base_file
-        if base is not None and plan.schema_is_stable:
+        if base is not None and is_stable:
             found.append(FileVector(base.path, 0, 0, NO_WORDS))
         elif base is not None:
             missing.append(split)

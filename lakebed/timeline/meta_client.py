@@ -18,7 +18,14 @@ from typing import Any
 
 from lakebed.config.options import TableConfig
 from lakebed.errors import ConflictError, CorruptTable
-from lakebed.format.names import HOODIE_DIR, SCHEMA_DIR, TIMELINE_DIR, instant_file_name, parse_instant_file
+from lakebed.format.names import (
+    HOODIE_DIR,
+    PROPERTIES_FILE,
+    SCHEMA_DIR,
+    TIMELINE_DIR,
+    instant_file_name,
+    parse_instant_file,
+)
 from lakebed.format.timeline_files import decode_body
 from lakebed.model.actions import (
     ActionBody,
@@ -61,7 +68,16 @@ class MetaClient:
     def open(cls, storage: Storage) -> MetaClient:
         """The table at the storage's base location, as it is now."""
         config = load_table_config(storage)
-        return cls(storage, config, load_active(storage, _timeline_folder(config)))
+        folder = _timeline_folder(config)
+        checked_folder(f"{folder}/{config.history_path}")
+        active = load_active(storage, folder)
+        if not active.files and active.folder != TIMELINE_DIR and load_active(storage).files:
+            raise CorruptTable(
+                f"the timeline should be in {active.folder}, where nothing is, and there is one in {TIMELINE_DIR}",
+                file=PROPERTIES_FILE,
+                hint="Correct hoodie.timeline.path, or restore the file.",
+            )
+        return cls(storage, config, active)
 
     def reload(self) -> MetaClient:
         """The same table as it is now. Completed actions never change, so what is known of them is kept."""

@@ -64,6 +64,12 @@ def sweep(client: MetaClient, control: Control) -> None:
                     _remove(fresh, begin)
 
 
+def named_by(client: MetaClient, begin: str) -> NamedFiles | None:
+    """The files that the completed write of this begin reports, None when there is no such write at hand."""
+    instant, commit = client.timeline.completed_write(begin), client.commit(begin)
+    return None if instant is None or commit is None else NamedFiles.of(commit, client.active.path(instant))
+
+
 def delete_unnamed(client: MetaClient, begin: str, named: NamedFiles | None) -> None:
     """Delete the marked files of a begin that its commit does not name; without a commit, all of them."""
     unnamed = []
@@ -76,9 +82,9 @@ def delete_unnamed(client: MetaClient, begin: str, named: NamedFiles | None) -> 
 
 
 def _remove(client: MetaClient, begin: str) -> None:
-    commit = client.commit(begin)
-    if commit is not None:
-        delete_unnamed(client, begin, NamedFiles.of(commit))
+    named = named_by(client, begin)
+    if named is not None:
+        delete_unnamed(client, begin, named)
     elif rollback_of(client, begin) is not None or not client.is_committed(begin):
         delete_unnamed(client, begin, None)
     delete_markers(client.storage, begin)

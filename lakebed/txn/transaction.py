@@ -43,7 +43,7 @@ from lakebed.txn.conflicts import (
     rolled_back_since,
 )
 from lakebed.txn.control import Control
-from lakebed.txn.failed_writes import clean_up, delete_unnamed
+from lakebed.txn.failed_writes import clean_up, delete_unnamed, named_by
 from lakebed.txn.heartbeat import Heartbeat, is_expired
 from lakebed.txn.instants import claim_begin
 from lakebed.txn.locks import Lease
@@ -268,7 +268,7 @@ class Transaction:
         files_are_of(self.begin_time, body)
         no_file_group_written_twice(body)
         every_file_exists(self.snapshot.storage, body)
-        delete_unnamed(self.snapshot, self.begin_time, NamedFiles.of(body))
+        delete_unnamed(self.snapshot, self.begin_time, NamedFiles.of(body, self.snapshot.active.path(self.instant)))
 
     def _check_conflicts(self, now: MetaClient, body: CommitMetadata) -> None:
         ours = Touched.by(self.begin_time, body)
@@ -280,10 +280,10 @@ class Transaction:
     def _undo(self) -> None:
         """Roll back, unless another took the instant from us; then only files that nobody else can own may go."""
         now = self.snapshot.reload()
-        commit = now.commit(self.begin_time)
+        named = named_by(now, self.begin_time)
         undone = rolled_back_since(self.snapshot, now, self.begin_time)
-        if commit is not None:
-            delete_unnamed(now, self.begin_time, NamedFiles.of(commit))
+        if named is not None:
+            delete_unnamed(now, self.begin_time, named)
         elif undone is None or not undone.is_completed:
             roll_back(now, self.instant, self._control)
         elif not now.timeline.at(self.begin_time):

@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from lakebed.errors import CorruptTable
 from lakebed.model.actions import CommitMetadata
 from lakebed.model.files import BaseFile, FileGroupId, LogFile
 from lakebed.runner import LocalRunner
-from lakebed.storage.storage import FileInfo, checked_path, joined
+from lakebed.storage.storage import FileInfo, checked_file, checked_path, joined
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient, Replacement
 
@@ -34,26 +35,39 @@ class NamedFiles:
     """By partition, the files that the commit made; the size is 0 where the report says none."""
 
     @classmethod
-    def of(cls, commit: CommitMetadata) -> NamedFiles:
+    def of(cls, commit: CommitMetadata, file: str) -> NamedFiles:
+        """The files of a report that was read from `file`; paths that contradict themselves or leave are refused."""
         names: set[tuple[str, str]] = set()
         unsaid: set[tuple[str, str]] = set()
         written: dict[str, tuple[FileInfo, ...]] = {}
         for partition, stats in commit.stats.items():
-            checked_path(partition)
             made: dict[str, int] = {}
             for stat in stats:
                 paths = [path for path in (stat.path, stat.base_file, *stat.log_files, *stat.cdc_files) if path]
-                names.update((partition, checked_path(path).rpartition("/")[2]) for path in paths)
+                names.update((partition, _name_within(partition, path, file)) for path in paths)
                 if not stat.path and not stat.log_files:
                     unsaid.add((partition, stat.file_id))
-                made.update((path.rpartition("/")[2], 0) for path in stat.log_files)
+                made.update((_name_within(partition, path, file), 0) for path in stat.log_files)
                 if stat.path:
-                    made[stat.path.rpartition("/")[2]] = stat.file_size
+                    made[_name_within(partition, stat.path, file)] = stat.file_size
             written[partition] = tuple(FileInfo(joined(partition, name), size, 0) for name, size in made.items())
         return cls(frozenset(names), frozenset(unsaid), written)
 
     def has(self, partition_path: str, file_id: str, name: str) -> bool:
         return (partition_path, name) in self.names or (partition_path, file_id) in self.unsaid
+
+
+def _name_within(partition: str, path: str, file: str) -> str:
+    """The name of a reported file, given alone or with the partition it is reported in, and no other."""
+    folder, _, name = path.rpartition("/")
+    try:
+        checked_path(path)
+        checked_file(joined(partition, name))
+    except CorruptTable as error:
+        raise CorruptTable(error.what, file=file, hint=error.hint) from None
+    if folder not in ("", partition):
+        raise CorruptTable(f"the commit reports {path!r} as a file of the partition {partition!r}", file=file)
+    return name
 
 
 class CommitLookup(Protocol):
@@ -108,8 +122,10 @@ class TimelineCommits:
 
     def _report(self, begin: str) -> NamedFiles | None:
         if begin not in self._named:
-            commit = self.client.commit(begin)
-            self._named[begin] = NamedFiles.of(commit) if commit is not None else None
+            instant = self.client.timeline.completed_write(begin)
+            commit = self.client.commit(begin) if instant is not None else None
+            file = self.client.active.path(instant) if instant is not None else ""
+            self._named[begin] = NamedFiles.of(commit, file) if commit is not None else None
         return self._named[begin]
 
     def written(self) -> Mapping[str, Sequence[FileInfo]]:

@@ -145,10 +145,10 @@ class FileSystemView:
     def _whole(self, piece: FileSlice, at: str | None) -> FileSlice:
         """The slice, if all its files are there as they were written."""
         partition = piece.file_group.partition_path
-        lost = next(filter(self._is_lost, _files_of(piece)), None)
+        lost = next(filter(self._is_lost, piece.files), None)
         if lost is None:
             return piece
-        if at is not None and not any(lost in _files_of(now) for now in self._latest(partition, None)):
+        if at is not None and not any(lost in now.files for now in self._latest(partition, None)):
             raise InvalidRequest(
                 f"the table as of {at} is no longer there: file versions that were old by now are gone",
                 file=lost.path,
@@ -164,10 +164,6 @@ class FileSystemView:
 
     def _replacements(self, group: GroupFiles) -> tuple[Replacement, ...]:
         return self.commits.replacements(group.id, min(group.begins(), key=comparable))
-
-
-def _files_of(piece: FileSlice) -> tuple[BaseFile | LogFile, ...]:
-    return (piece.base_file, *piece.log_files) if piece.base_file is not None else piece.log_files
 
 
 def _is_lost(reported: FileInfo, listed: FileInfo | None) -> bool:

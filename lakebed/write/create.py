@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,9 +19,10 @@ from lakebed.config.table_config import TableConfig
 from lakebed.errors import InvalidRequest
 from lakebed.format.names import PROPERTIES_FILE
 from lakebed.format.table_files import render_properties, table_checksum
-from lakebed.model.schema import is_meta_field, table_avro
+from lakebed.model.schema import is_meta_field, stored_schema, table_avro, without_meta_fields
 from lakebed.model.schema_change import did_you_mean
 from lakebed.storage.storage import Storage
+from lakebed.write.prepare import as_reader
 
 DRAFT_PROPERTY = "lakebed.format.draft"
 TABLE_TYPES = {"mor": "MERGE_ON_READ", "cow": "COPY_ON_WRITE"}
@@ -69,7 +71,7 @@ def table_properties(new: NewTable) -> dict[str, str]:
     _check_choices(new)
     _check_columns(new)
     version = new.properties.get("hoodie.table.version", VERSIONS[new.log_format])
-    if new.log_format == "v2" and version != "10" or new.log_format == "v1" and version not in ("8", "9"):
+    if (new.log_format == "v2" and version != "10") or (new.log_format == "v1" and version not in ("8", "9")):
         raise InvalidRequest(
             f"table version {version} does not go with log_format={new.log_format!r}",
             hint='log_format="v2" makes version 10, log_format="v1" version 9 (or 8 by hoodie.table.version).',
@@ -117,6 +119,15 @@ def table_properties(new: NewTable) -> dict[str, str]:
         raise InvalidRequest("tables with change data capture cannot be written yet", hint="Leave it off.")
     properties["hoodie.table.checksum"] = str(table_checksum(properties))
     return properties
+
+
+def schema_of(given: Any) -> pa.Schema:
+    """A pyarrow schema, or the schema of data."""
+    if isinstance(given, pa.Schema):
+        return stored_schema(without_meta_fields(given))
+    if hasattr(given, "__arrow_c_schema__"):
+        return stored_schema(without_meta_fields(pa.schema(given)))
+    return stored_schema(without_meta_fields(as_reader(given).schema))
 
 
 def default_index(new: NewTable) -> str:
@@ -174,8 +185,14 @@ def _check_columns(new: NewTable) -> None:
         raise InvalidRequest(f"columns given twice: {', '.join(sorted(repeated))}")
     reserved = [name for name in names if is_meta_field(name)]
     if reserved:
-        raise InvalidRequest(f"{', '.join(reserved)} are added by the table itself", hint="Leave them out of the schema.")
-    for what, columns in (("record_key", new.record_key), ("partition_by", new.partition_by), ("ordering", new.ordering)):
+        raise InvalidRequest(
+            f"{', '.join(reserved)} are added by the table itself", hint="Leave them out of the schema."
+        )
+    for what, columns in (
+        ("record_key", new.record_key),
+        ("partition_by", new.partition_by),
+        ("ordering", new.ordering),
+    ):
         _check_known(what, columns, new.schema)
 
 

@@ -83,6 +83,14 @@ class Scatter:
             _close(pile)
         return sorted(self._piles.values(), key=lambda pile: pile.group)
 
+    def take(self, groups: Iterable[int]) -> list[Pile]:
+        """Some piles, taken away from the rest: their rows are to be piled up anew."""
+        taken = [self._piles.pop(group) for group in groups if group in self._piles]
+        for pile in taken:
+            _close(pile)
+            self._held -= sum(part.nbytes for part in pile.in_memory)
+        return taken
+
     def _spill_largest(self) -> None:
         pile = max(self._piles.values(), key=lambda pile: sum(part.nbytes for part in pile.in_memory))
         try:

@@ -43,12 +43,12 @@ class Judge:
     path: str
     model: Model
     instants: list[Done]
-    history: list[tuple[tuple[str, ...], dict[Key, Version]]] = field(default_factory=list)
+    history: list[tuple[tuple[str, ...], dict[Key, Version], dict[Key, Version]]] = field(default_factory=list)
 
     def note_history(self) -> None:
         """Remember the state for time travel; call it after every operation."""
         while len(self.history) < self.model.writes:
-            self.history.append((tuple(self.model.columns), self.model.snapshot()))
+            self.history.append((tuple(self.model.columns), self.model.snapshot(), self.model.hudi_snapshot()))
 
     def answer(self, versions: Mapping[Key, Version], columns: tuple[str, ...] | None = None) -> Answer:
         """Rows of the model in the notation of the readers."""
@@ -122,10 +122,12 @@ class Judge:
 
     def as_of(self, write: int) -> Iterator[str]:
         """The table as it was after write number `write`."""
-        columns, versions = self.history[write - 1]
+        columns, versions, hudis = self.history[write - 1]
         instant = self.instants[write - 1].begin
         ours = from_arrow(lakebed.open(self.path).scan(as_of=instant).to_arrow())
+        theirs = from_json(self.hudi.read(self.path, {"as.of.instant": instant}))
         yield _told(f"lakebed as of {instant}", row_difference(self.answer(versions, columns), ours))
+        yield _told(f"Hudi as of {instant}", row_difference(self.answer(hudis, columns), theirs))
 
     # -- inside
 

@@ -133,9 +133,7 @@ def test_a_store_that_does_not_answer(how: str) -> None:
 @pytest.mark.parametrize("plan", ["lose_ack", "land_late", "fail"])
 def test_the_outcome_of_the_publish_is_read_back(plan: str) -> None:
     base, clock = table_with_one_write()
-    trial = FaultyStorage(clone(base))
-    one_write(trial, ManualClock(clock.ms))
-    publish = next(op.number for op in trial.ops if op.path.endswith(".deltacommit"))
+    publish = publish_step(base, clock)
     fault = FaultPlan(land_late=publish) if plan == "land_late" else FaultPlan(**{plan: frozenset({publish})})
     storage = clone(base)
     done = one_write(FaultyStorage(storage, fault), ManualClock(clock.ms))
@@ -148,9 +146,7 @@ def test_the_outcome_of_the_publish_is_read_back(plan: str) -> None:
 def test_nothing_is_deleted_while_the_outcome_is_unknown() -> None:
     """The publish takes effect, but the store stays silent for good: the files must survive."""
     base, clock = table_with_one_write()
-    trial = FaultyStorage(clone(base))
-    one_write(trial, ManualClock(clock.ms))
-    publish = next(op.number for op in trial.ops if op.path.endswith(".deltacommit"))
+    publish = publish_step(base, clock)
 
     class Silent(FaultyStorage):
         def read(self, path: str) -> bytes:
@@ -165,6 +161,41 @@ def test_nothing_is_deleted_while_the_outcome_is_unknown() -> None:
     assert len(visible(storage)) == 2, "the write is visible, and whole"
     later = ManualClock(clock.ms + 400_000)
     check_recovered(storage, visible(storage), write(storage, control_of(storage, later)))
+
+
+def publish_step(base: MemoryStorage, clock: ManualClock) -> int:
+    trial = FaultyStorage(clone(base))
+    one_write(trial, ManualClock(clock.ms))
+    return next(op.number for op in trial.ops if op.path.endswith(".deltacommit"))
+
+
+def test_a_publish_that_can_be_read_back_is_not_asked_for_again() -> None:
+    base, clock = table_with_one_write()
+    step = publish_step(base, clock)
+    fault = FaultPlan(lose_ack=frozenset({step}), fail=frozenset(range(step + 1, step + 100)))
+    storage = clone(base)
+    done = one_write(FaultyStorage(storage, fault), ManualClock(clock.ms))
+    assert all(done.requested_time in name for name in visible(storage))
+    later = ManualClock(clock.ms + 400_000)
+    check_recovered(storage, visible(storage), write(storage, control_of(storage, later)))
+
+
+def test_a_publish_that_lands_after_everybody_gave_up_is_whole() -> None:
+    """The request outlives four attempts and takes effect while the next writer is about to roll the write back."""
+    base, clock = table_with_one_write()
+    before = visible(base)
+    step = publish_step(base, clock)
+    storage = clone(base)
+    faulty = FaultyStorage(
+        storage, FaultPlan(land_late=step, late_by=5, fail=frozenset({step + 1, step + 2, step + 3}))
+    )
+    with pytest.raises(StorageUnavailable, match="did not say"):
+        one_write(faulty, ManualClock(clock.ms))
+    assert visible(storage) == before
+    later = ManualClock(clock.ms + 400_000)
+    done = write(faulty, control_of(faulty, later), groups=("x-0", "y-0"))
+    assert len(visible(storage)) == 4, "two files of the late write, two of the next"
+    check_recovered(storage, visible(storage), done)
 
 
 @pytest.mark.parametrize("action", [Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT])

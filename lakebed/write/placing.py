@@ -1,0 +1,235 @@
+"""Which file group every incoming row goes to, and what becomes of it there.
+
+    hashed index      place ──► pile by group                                        (one pass)
+    other indexes     pile everything up ──► look all keys up ──► pile by group      (two passes, keys in memory)
+    no look-up        inserts without a hash: homes by key, small files first
+
+A row that moves to another partition under a global index leaves a delete behind in its old group, in the same commit.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.config.options import ReadOptions
+from lakebed.config.write_options import WriteOptions
+from lakebed.index.bucket import bucket_of_file_id
+from lakebed.index.choose import open_index
+from lakebed.index.locations import FILE_ID, LOCATION_COLUMNS, OLD_FILE_ID, OLD_PARTITION, Index, IndexContext
+from lakebed.merge.file_group_reader import FileGroupReader, TableShape
+from lakebed.merge.vectors import Ints, index_array, numbers
+from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
+from lakebed.runner import Runner
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.view.file_system_view import FileSystemView
+from lakebed.write.assign import Home, home_of_keys, homes
+from lakebed.write.operation import Operation
+from lakebed.write.scatter import GROUP_COLUMN, Pile, Scatter
+from lakebed.write.task import GroupTarget, Incoming, Target
+
+SPOOL = -1
+"""The pile of rows that wait for a look-up."""
+SPOOLED_DELETES = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One file group and what comes to it."""
+
+    target: GroupTarget
+    incoming: Incoming
+    rows: int = 0
+
+
+@dataclass(slots=True)
+class Placing:
+    """The placing of one write."""
+
+    client: MetaClient
+    operation: Operation
+    options: WriteOptions
+    properties: Mapping[str, str]
+    runner: Runner
+    shape: TableShape
+    _groups: dict[FileGroupId, int] = field(default_factory=dict)
+    _homes: dict[str, list[Home]] = field(default_factory=dict)
+
+    # ------------------------------------------------------------------ before the write begins
+    def pile_up(self, scatter: Scatter, rows: Iterable[pa.RecordBatch], deletes: Iterable[pa.RecordBatch]) -> None:
+        """Take all rows in; errors of the data show here, when nothing is written yet."""
+        index = self._index(self.client)
+        for is_delete, batches in ((False, rows), (True, deletes)):
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                if index.is_hashed:
+                    scatter.add(self._by_group(index.locate(pa.Table.from_batches([batch])), is_delete))
+                else:
+                    spool = SPOOLED_DELETES if is_delete else SPOOL
+                    scatter.add([batch.append_column(GROUP_COLUMN, _constant(spool, batch.num_rows))])
+
+    # ------------------------------------------------------------------ once it has begun
+    def finish(self, scatter: Scatter, snapshot: MetaClient) -> list[Placed]:
+        """Every group with its rows, as the table is at the beginning of the write."""
+        index = self._index(snapshot)
+        if not index.is_hashed:
+            self._place_spooled(scatter, index, snapshot)
+        view = FileSystemView.of(snapshot)
+        slices = _latest(view, {group.partition_path for group in self._groups})
+        by_number = {number: group for group, number in self._groups.items()}
+        piles: dict[int, dict[bool, Pile]] = {}
+        for pile in scatter.piles():
+            if pile.group >= 0:
+                piles.setdefault(pile.group // 2, {})[bool(pile.group % 2)] = pile
+        placed = []
+        for number, both in sorted(piles.items()):
+            group = by_number[number]
+            piece = slices.get(group)
+            target = self._target(snapshot, index, group, piece)
+            if target is not None:
+                rows, gone = both.get(False), both.get(True)
+                incoming = Incoming(rows.batches if rows else None, gone.batches if gone else None)
+                placed.append(Placed(target, incoming, (rows.rows if rows else 0) + (gone.rows if gone else 0)))
+        return placed
+
+    def _target(
+        self, snapshot: MetaClient, index: Index, group: FileGroupId, piece: FileSlice | None
+    ) -> GroupTarget | None:
+        if self.operation.replaces:
+            return GroupTarget(_fresh(group, index), Target.CREATE, None, may_roll=not index.is_hashed)
+        if piece is None:
+            if self.operation is Operation.DELETE:
+                return None
+            return GroupTarget(group, Target.CREATE, None, may_roll=not index.is_hashed)
+        if not snapshot.config.is_mor or any(home.slice is piece for home in self._homes.get(group.partition_path, ())):
+            return GroupTarget(group, Target.MERGE, piece)
+        return GroupTarget(group, Target.APPEND, piece)
+
+    # ------------------------------------------------------------------ placing rows
+    def _by_group(self, located: pa.Table, is_delete: bool) -> Iterator[pa.RecordBatch]:
+        """Rows with a place, as batches with the number of their group."""
+        table = located.combine_chunks()
+        moved = table.column(OLD_FILE_ID)
+        numbered = self._numbers(table.column(PARTITION_PATH), table.column(FILE_ID))
+        rows = table.drop_columns(list(LOCATION_COLUMNS))
+        yield from _with_groups(rows, numbered * 2 + int(is_delete))
+        if moved.null_count < len(moved):
+            gone = table.filter(pc.is_valid(moved))
+            old = self._numbers(gone.column(OLD_PARTITION), gone.column(OLD_FILE_ID))
+            yield from _with_groups(self._delete_rows(gone), old * 2 + 1)
+
+    def _numbers(self, partitions: pa.ChunkedArray, file_ids: pa.ChunkedArray) -> Ints:
+        """The numbers of groups, given out as they turn up."""
+        joined = pc.binary_join_element_wise(partitions, file_ids, "\x00").combine_chunks().dictionary_encode()
+        known = []
+        for text in joined.dictionary.to_pylist():
+            partition, _, file_id = text.partition("\x00")
+            known.append(self._groups.setdefault(FileGroupId(partition, file_id), len(self._groups)))
+        codes = numbers(joined.indices.cast(pa.int64()), np.int64)
+        found: Ints = np.asarray(known, dtype=np.int64)[codes]
+        return found
+
+    def _delete_rows(self, rows: pa.Table) -> pa.Table:
+        """Keys to delete without an ordering value: whatever is there goes."""
+        columns = {self.shape.rule.key: rows.column(RECORD_KEY)}
+        for name in self.shape.rule.ordering:
+            columns[name] = pa.nulls(rows.num_rows, self.shape.schema.field(name).type)
+        return pa.table(columns)
+
+    def _place_spooled(self, scatter: Scatter, index: Index, snapshot: MetaClient) -> None:
+        spools = {pile.group: pile for pile in scatter.take((SPOOL, SPOOLED_DELETES))}
+        for spool, pile in spools.items():
+            is_delete = spool == SPOOLED_DELETES
+            keys = [batch.select([RECORD_KEY, PARTITION_PATH]) for batch in pile.batches(1 << 20)]
+            table = pa.Table.from_batches(keys)
+            located = index.locate(table) if self.operation.looks_up else _nowhere(table)
+            located = self._give_homes(located, snapshot, pile.nbytes, is_delete)
+            self._scatter_located(scatter, pile, located, is_delete)
+
+    def _scatter_located(self, scatter: Scatter, pile: Pile, located: pa.Table, is_delete: bool) -> None:
+        start = 0
+        for batch in pile.batches(1 << 20):
+            places = located.slice(start, batch.num_rows).select([PARTITION_PATH, *LOCATION_COLUMNS])
+            start += batch.num_rows
+            rows = pa.Table.from_batches([batch])
+            index = rows.schema.get_field_index(PARTITION_PATH)
+            rows = rows.set_column(index, rows.schema.field(index), places.column(PARTITION_PATH))
+            for name in LOCATION_COLUMNS:
+                rows = rows.append_column(name, places.column(name))
+            if is_delete:
+                rows = rows.filter(pc.is_valid(rows.column(FILE_ID)))
+            if rows.num_rows:
+                scatter.add(self._by_group(rows, is_delete))
+
+    def _give_homes(self, located: pa.Table, snapshot: MetaClient, nbytes: int, is_delete: bool) -> pa.Table:
+        """A group for every key that has none yet; keys to delete that are nowhere stay without."""
+        ids = located.column(FILE_ID).combine_chunks()
+        if is_delete or not ids.null_count:
+            return located
+        new = pc.is_null(ids)
+        paths = located.column(PARTITION_PATH).combine_chunks()
+        view = FileSystemView.of(snapshot)
+        share = nbytes / max(1, located.num_rows)
+        position = located.schema.get_field_index(FILE_ID)
+        for path in pc.unique(paths.filter(new)).to_pylist():
+            here = pc.and_(new, pc.equal(paths, path))
+            wanted = located.column(RECORD_KEY).combine_chunks().filter(here)
+            slices = () if self.operation.replaces else view.slices(path)
+            places = homes(slices, int(share * len(wanted)), self.options, _new_file_id, is_mor=snapshot.config.is_mor)
+            self._homes[path] = [home for home in places if home.slice is not None]
+            chosen = pa.array([home.file_id for home in places]).take(index_array(home_of_keys(wanted, places)))
+            ids = pc.replace_with_mask(ids, here, chosen)
+        return located.set_column(position, located.schema.field(position), ids)
+
+    def _index(self, client: MetaClient) -> Index:
+        reader = FileGroupReader(client.storage, self.shape, ReadOptions(), self.shape.schema)
+        context = IndexContext(client, FileSystemView.of(client), reader, self.runner)
+        return open_index(context, self.properties)
+
+    @staticmethod
+    def groups_of(
+        snapshot: MetaClient, partitions: tuple[str, ...] | None, touched: set[str]
+    ) -> dict[str, tuple[str, ...]]:
+        """The living groups of some partitions, by partition."""
+        view = FileSystemView.of(snapshot)
+        paths = sorted(touched) if partitions is None else list(partitions)
+        known = set(view.partitions())
+        found = {path: tuple(p.file_group.file_id for p in view.slices(path)) for path in paths if path in known}
+        return {path: ids for path, ids in found.items() if ids}
+
+
+def _latest(view: FileSystemView, partitions: set[str]) -> dict[FileGroupId, FileSlice]:
+    known = set(view.partitions())
+    return {piece.file_group: piece for path in sorted(partitions & known) for piece in view.slices(path)}
+
+
+def _with_groups(rows: pa.Table, groups: Ints) -> Iterator[pa.RecordBatch]:
+    yield from rows.append_column(GROUP_COLUMN, index_array(groups)).combine_chunks().to_batches()
+
+
+def _constant(number: int, rows: int) -> pa.Array:
+    return index_array(np.full(rows, number, dtype=np.int64))
+
+
+def _nowhere(keys: pa.Table) -> pa.Table:
+    for name in LOCATION_COLUMNS:
+        keys = keys.append_column(name, pa.nulls(keys.num_rows, pa.string()))
+    return keys
+
+
+def _new_file_id() -> str:
+    return f"{uuid.uuid4()}-0"
+
+
+def _fresh(group: FileGroupId, index: Index) -> FileGroupId:
+    """A new group in the place of one that is about to be replaced; a bucket keeps its number."""
+    bucket = bucket_of_file_id(group.file_id) if index.is_hashed else None
+    new = _new_file_id()
+    return FileGroupId(group.partition_path, new if bucket is None else f"{bucket:08d}{new[8:]}")
