@@ -200,7 +200,12 @@ class Table:
         return self._done(self._writer(options, memory).update(set, where))
 
     def _write(self, data: Any, operation: Operation, options: Options, memory: int | str | None) -> CommitResult:
-        return self._done(self._writer(options, memory).write(data, operation))
+        writer = self._writer(options, memory)
+        if _is_spark_frame(data):
+            from lakebed.spark.write_job import write_frame
+
+            return self._done(write_frame(data, writer, operation))
+        return self._done(writer.write(data, operation))
 
     def _writer(self, options: Options, memory: int | str | None) -> TableWriter:
         self.refresh()
@@ -232,6 +237,13 @@ def _names(columns: Sequence[str] | None) -> tuple[str, ...] | None:
     if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):
         raise InvalidRequest(f"columns is a list of names, not {columns!r}", hint='Write columns=["id", "qty"].')
     return tuple(columns)
+
+
+def _is_spark_frame(data: object) -> bool:
+    """Whether data is a Spark DataFrame, classic or Connect, without importing pyspark to find out."""
+    return any(
+        base.__module__.startswith("pyspark.sql") and base.__name__ == "DataFrame" for base in type(data).__mro__
+    )
 
 
 def open(  # noqa: A001 - `lakebed.open(path)` is the name people look for

@@ -24,6 +24,8 @@ from lakebed.format.thrift_compact import (
     BINARY,
     BYTES,
     FLAG,
+    I32,
+    I64,
     LIST,
     NUMBER,
     STRUCT,
@@ -37,6 +39,8 @@ MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 TRAILER = 8
 """Length and magic at the end."""
+LARGE = 4000
+"""Column chunks from which on a faster way to step over them is worth its preparation."""
 SMALLEST = len(MAGIC) + TRAILER
 
 
@@ -101,6 +105,10 @@ class Footer:
     start: int
     data: bytes = field(repr=False)
 
+    @property
+    def is_large(self) -> bool:
+        return len(self.row_groups) * len(self.leaves) >= LARGE
+
     def leaf(self, path: tuple[str, ...]) -> int | None:
         """The number of the leaf with that path."""
         return next((leaf.index for leaf in self.leaves if leaf.path == path), None)
@@ -114,8 +122,7 @@ class Footer:
         reader = CompactReader(self.data, self.file, self.start, self.row_groups[group].columns_at)
         at = 0
         for leaf in range(len(self.leaves)) if leaves is None else leaves:
-            for _ in range(at, leaf):
-                reader.skip(STRUCT)
+            reader.skip_structs(leaf - at, many=self.is_large)
             at = leaf + 1
             yield self._chunk(reader, leaf)
 
@@ -192,8 +199,8 @@ def parse_footer(data: bytes, file: str, start: int) -> Footer:
         if number in seen:
             reader.fail(f"the footer has field {number} twice")
         seen.add(number)
-        if number in (1, 3) and kind in NUMBER[0]:
-            numbers[number] = reader.value(kind, None)
+        if number in (1, 3) and kind in (I32, I64):
+            numbers[number] = reader.number()
         elif number == 2 and kind == LIST:
             leaves = leaves_of(reader)
         elif number == 4 and kind == LIST:
@@ -244,10 +251,10 @@ def _row_groups(reader: CompactReader, leaves: int) -> tuple[RowGroup, ...]:
     size, kind = reader.list_header()
     if kind != STRUCT and size:
         reader.fail(f"a list of the wrong kind ({kind})")
-    return tuple(_row_group(reader, leaves) for _ in range(size))
+    return tuple(_row_group(reader, leaves, size * leaves >= LARGE) for _ in range(size))
 
 
-def _row_group(reader: CompactReader, leaves: int) -> RowGroup:
+def _row_group(reader: CompactReader, leaves: int, many: bool) -> RowGroup:
     begin = reader.at
     numbers: dict[int, int] = {}
     sorting: tuple[SortingColumn, ...] = ()
@@ -258,10 +265,9 @@ def _row_group(reader: CompactReader, leaves: int) -> RowGroup:
             if size != leaves or (size and element != STRUCT):
                 reader.fail(f"a row group has {size} columns, the schema {leaves}", begin)
             columns_at = reader.at
-            for _ in range(size):
-                reader.skip(STRUCT)
-        elif number in (2, 3) and kind in NUMBER[0]:
-            numbers[number] = reader.value(kind, None)
+            reader.skip_structs(size, many=many)
+        elif number in (2, 3) and kind in (I32, I64):
+            numbers[number] = reader.number()
         elif number == 4 and kind == LIST:
             sorting = tuple(_sorting(reader, raw, leaves) for raw in _structs(reader, _SORTING))
         else:

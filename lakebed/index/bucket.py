@@ -127,6 +127,8 @@ def check_hash_fields(hash_fields: Sequence[str], key_fields: Sequence[str]) -> 
 
 def grouped(of_row: Ints, count: int) -> list[Ints]:
     """Row numbers by group, each ascending."""
+    if not count:
+        return []
     order = np.argsort(of_row, kind="stable")
     bounds = np.searchsorted(of_row[order], np.arange(1, count))
     return [part.astype(np.int64) for part in np.split(order, bounds)]

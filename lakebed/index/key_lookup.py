@@ -23,7 +23,7 @@ from lakebed.merge.key_index import KeyIndex
 from lakebed.merge.vectors import index_array
 from lakebed.model.files import FileSlice
 from lakebed.model.record_key import KeyGenerator
-from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
+from lakebed.model.schema import PARTITION_PATH
 
 
 @dataclass(slots=True)
@@ -119,8 +119,3 @@ class KeyLookupIndex:
 def _location(piece: FileSlice) -> KeyLocation:
     group = piece.file_group
     return KeyLocation(group.partition_path, group.file_id, piece.base_instant_time)
-
-
-def key_columns(rows: pa.Table) -> pa.Table:
-    """Only what an index needs of rows."""
-    return rows.select([RECORD_KEY, PARTITION_PATH])

@@ -22,6 +22,7 @@ from lakebed.config.options import ReadOptions
 from lakebed.datafile.base_file import open_base_file
 from lakebed.datafile.log_file import has_parquet_content, open_log_file, parquet_source, read_block
 from lakebed.datafile.log_scan import LogRun, LogScan, scan_slice
+from lakebed.datafile.parquet_source import ParquetSource
 from lakebed.datafile.source import ReadCounters
 from lakebed.errors import CorruptTable, UnsupportedFormat
 from lakebed.merge.hash_merge import hash_merge
@@ -220,10 +221,15 @@ class FileGroupReader:
         base = piece.base_file
         assert base is not None
         with open_base_file(self.storage, base, counters=counters) as source:
-            project = resolve(source.schema, wanted, renames=self._renames(base.instant_time), file=base.path)
+            names = self._renames(base.instant_time)
+            project = resolve(source.schema, wanted, renames=names, file=base.path)
+            row_groups = None
+            if self.predicate is not None and self.prunes_row_groups(piece) and isinstance(source, ParquetSource):
+                row_groups = source.matching_row_groups(self.predicate, renames=names)
             batches = source.batches(
                 project.columns or source.schema.names[:1],
                 batch_rows=rows,
+                row_groups=row_groups,
                 key_range=self.key_range,
             )
             for batch in batches:
@@ -291,6 +297,10 @@ class FileGroupReader:
         for other in rest:
             first = first.intersect(other)
         return first
+
+    def prunes_row_groups(self, piece: FileSlice) -> bool:
+        """Whether any condition may rule out row groups: only where no log can change what their rows say."""
+        return self.predicate is not None and self.options.data_skipping and not piece.log_files
 
     def _columns(self, names: Sequence[str]) -> pa.Schema:
         """The named columns and those that conditions need, nullable: an old file may lack any of them."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lakebed.errors import InvalidRequest
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import COMMIT_TIME, IS_DELETED, OPERATION, ROW_COLUMN, Run, in_fold_order
-from lakebed.merge.sorted_merge import READ_BUFFER, open_sources
+from lakebed.merge.sorted_merge import READ_BUFFER, open_sources, work_share
 from lakebed.merge.spill import Spill
 from lakebed.merge.vectors import Heads, Ints, index_array, numbers
 from lakebed.merge.window import RunFacts, Window
@@ -62,7 +62,8 @@ def merge_vectors(
     merge = WindowMerge(facts, facts.schema, keep_deletes=False)
     dead: list[list[Ints]] = [[] for _ in ordered]
     with Spill() as spill:
-        for window in windows(open_sources(counted, facts, spill, memory=memory, read_buffer=read_buffer), facts):
+        sources = open_sources(counted, facts, spill, memory=memory, read_buffer=read_buffer)
+        for window in windows(sources, facts, most_bytes=work_share(memory)):
             gone = _dead_rows(merge, window)
             if len(gone):
                 positions = numbers(window.take(ROW_COLUMN, gone), np.int64)

@@ -4,13 +4,14 @@
                        -> row order -> fold of repeated keys -> batches
 
 Runs that are not sorted are sorted first, neighbours together. Memory is shared among k sources: what they buffer, and as
-much again twice over for the window at work and its output. When that leaves too little for each, the oldest logs are
-merged into one in a pass of their own; nothing is folded there, so the answer is the same.
+much again for the window at work and its output. When that leaves too little for each, the oldest logs are merged into
+one in a pass of their own; nothing is folded there, so the answer is the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -56,7 +57,7 @@ def sorted_merge(
         for source in sources:
             source.fill()
         merge = WindowMerge(facts, _output_schema(facts, sources, keep_deletes), keep_deletes=keep_deletes)
-        for window in windows(sources, facts):
+        for window in windows(sources, facts, most_bytes=work_share(memory)):
             yield from merge.merge(window)
 
 
@@ -109,27 +110,43 @@ def open_sources(
             sorted_bytes += piece.nbytes
             plans.append(_Plan(None, piece.open, piece.row_bytes, trusted=False, unique=piece.unique, name=names))
         at = end
-    while memory // (3 * (len(plans) + 1)) < SMALLEST_WINDOW and len(plans) > 2:
-        fan_in = max(2, memory // (3 * SMALLEST_WINDOW) - 1)
-        if len(plans) <= fan_in:
-            break
-        plans = _one_pass(plans, facts, spill, fan_in, memory)
-    share = max(1, min(read_buffer, memory // (3 * (len(plans) + 1))))
-    return [plan.open_source(facts, share) for plan in plans]
+    fan_in = max(2, memory // (2 * SMALLEST_WINDOW) - 1)
+    while len(plans) > fan_in:
+        plans = _one_level(plans, facts, spill, fan_in, memory)
+    return _open(plans, facts, memory, read_buffer)
 
 
+def work_share(memory: int) -> int:
+    """Bytes for a window at work; joined copies and output take as much again, buffers may have half of the memory."""
+    return max(1, memory // 6)
+
+
+def _open(plans: Sequence[_Plan], facts: RunFacts, memory: int, read_buffer: int) -> list[Source]:
+    """Open sources; the base gets its full read buffer first, for its rows are the most."""
+    with_base = plans[0].is_base(facts) if plans else False
+    base = min(read_buffer, memory // 8) if with_base else 0
+    others = len(plans) - with_base
+    log = min(read_buffer, (memory // 2 - base) // max(others, 1))
+    return [plan.open_source(facts, max(1, base if plan.is_base(facts) else log)) for plan in plans]
+
+
+@dataclass(frozen=True, slots=True)
 class _Plan:
     """A source not opened yet."""
 
-    def __init__(
-        self, number: int | None, open_rows: object, row_bytes: int | None, *, trusted: bool, unique: bool, name: str
-    ) -> None:
-        self.number, self.open_rows, self.row_bytes = number, open_rows, row_bytes
-        self.trusted, self.unique, self.name = trusted, unique, name
+    number: int | None
+    open_rows: Callable[[int], Iterator[pa.RecordBatch]]
+    row_bytes: int | None
+    trusted: bool
+    unique: bool
+    name: str
+
+    def is_base(self, facts: RunFacts) -> bool:
+        return self.number is not None and bool(facts.is_base[self.number])
 
     def open_source(self, facts: RunFacts, window_bytes: int) -> Source:
         return Source(
-            self.open_rows,  # type: ignore[arg-type]
+            self.open_rows,
             facts,
             self.number,
             name=self.name,
@@ -140,14 +157,20 @@ class _Plan:
         )
 
 
-def _one_pass(plans: list[_Plan], facts: RunFacts, spill: Spill, fan_in: int, memory: int) -> list[_Plan]:
-    """Merge neighbours among the logs, oldest first, into one spilled source; the base stays where it is."""
-    first = 1 if plans[0].number is not None and facts.is_base[plans[0].number] else 0
-    count = min(fan_in, len(plans) - fan_in + 1, len(plans) - first)
-    count = max(count, 2)
-    chosen = plans[first : first + count]
-    share = max(1, memory // (3 * (count + 1)))
-    sources = [plan.open_source(facts, share) for plan in chosen]
+def _one_level(plans: list[_Plan], facts: RunFacts, spill: Spill, fan_in: int, memory: int) -> list[_Plan]:
+    """Merge neighbours among the logs, oldest first, until few enough are left or each went through one merge."""
+    first = int(plans[0].is_base(facts))
+    done, waiting = plans[:first], plans[first:]
+    while waiting and len(done) + len(waiting) > fan_in:
+        count = min(fan_in, max(2, len(done) + len(waiting) - fan_in + 1))
+        group, waiting = waiting[:count], waiting[count:]
+        done.append(_merged(group, facts, spill, memory) if len(group) > 1 else group[0])
+    return done + waiting
+
+
+def _merged(chosen: list[_Plan], facts: RunFacts, spill: Spill, memory: int) -> _Plan:
+    """Neighbouring sources as one, on disk: all rows by (key, age), each with its run's number, nothing folded."""
+    sources = _open(chosen, facts, memory, READ_BUFFER)
     for source in sources:
         source.fill()
     fields: dict[str, pa.Field] = {}
@@ -164,12 +187,11 @@ def _one_pass(plans: list[_Plan], facts: RunFacts, spill: Spill, fan_in: int, me
 
     def batches() -> Iterator[pa.RecordBatch]:
         nonlocal row_bytes
-        for window in windows(sources, facts):
+        for window in windows(sources, facts, most_bytes=work_share(memory)):
             batch = mixed_batch(window, order_of(window).order, schema)
             row_bytes = max(row_bytes, batch.nbytes // max(batch.num_rows, 1))
             for start in range(0, batch.num_rows, 4096):
                 yield batch.slice(start, 4096)
 
     reopened = spill.write(batches())
-    merged = _Plan(None, reopened, row_bytes or None, trusted=False, unique=False, name=chosen[0].name)
-    return [*plans[:first], merged, *plans[first + count :]]
+    return _Plan(None, reopened, row_bytes or None, trusted=False, unique=False, name=chosen[0].name)

@@ -136,6 +136,27 @@ class Source:
             break
         return taken
 
+    def bytes_up_to(self, bound: bytes | None) -> int:
+        """About how much a cut would take."""
+        total = 0
+        for piece in self._buffer:
+            rows = piece.batch.num_rows if bound is None else piece.keys.count_up_to(bound)
+            total += piece.batch.nbytes * rows // piece.batch.num_rows
+            if rows < piece.batch.num_rows:
+                break
+        return total
+
+    def spaced_keys(self, bound: bytes | None, parts: int) -> list[bytes]:
+        """Keys that cut the rows up to a bound into so many parts."""
+        rows = sum(p.batch.num_rows if bound is None else p.keys.count_up_to(bound) for p in self._buffer)
+        wanted = [rows * part // parts for part in range(1, parts)]
+        found, before = [], 0
+        for piece in self._buffer:
+            end = before + piece.batch.num_rows
+            found += [piece.keys[row - before] for row in wanted if before <= row < end and row < rows]
+            before = end
+        return found
+
     def count_below(self, bound: bytes) -> int:
         """How many buffered rows lie below a key."""
         return sum(piece.keys.count_below(bound) for piece in self._buffer)
@@ -146,8 +167,8 @@ def _part(piece: Piece, start: int, rows: int) -> Piece:
     return Piece(batch, Keys(piece.keys.array.slice(start, rows)), piece.number)
 
 
-def windows(sources: Sequence[Source], facts: RunFacts) -> Iterator[Window]:
-    """Windows in key order; every key lies in exactly one of them."""
+def windows(sources: Sequence[Source], facts: RunFacts, *, most_bytes: int) -> Iterator[Window]:
+    """Windows in key order, of about `most_bytes` at most; every key lies in exactly one of them."""
     if not sources:
         return
     for source in sources:
@@ -157,14 +178,25 @@ def windows(sources: Sequence[Source], facts: RunFacts) -> Iterator[Window]:
     while True:
         bound = tree.key
         yield from _lone_ranges(sources, facts, bound)
-        cuts = [source.cut(bound) for source in sources]
-        if any(cuts):
-            yield Window(cuts, unique, facts)
+        for end in _ends(sources, bound, most_bytes):
+            cuts = [source.cut(end) for source in sources]
+            if any(cuts):
+                yield Window(cuts, unique, facts)
         if bound is None:
             return
         reader = sources[tree.winner]
         reader.fill()
         tree.advance(reader.watermark)
+
+
+def _ends(sources: Sequence[Source], bound: bytes | None, most_bytes: int) -> Iterator[bytes | None]:
+    """Where to cut: at the bound, and before it if all buffers together reach it and make too large a window."""
+    sizes = [source.bytes_up_to(bound) for source in sources]
+    parts = -(-sum(sizes) // most_bytes)
+    if parts > 1:
+        largest = sources[max(range(len(sizes)), key=sizes.__getitem__)]
+        yield from largest.spaced_keys(bound, parts)
+    yield bound
 
 
 def _lone_ranges(sources: Sequence[Source], facts: RunFacts, bound: bytes | None) -> Iterator[Window]:

@@ -9,6 +9,7 @@ that begin is not pending there: a writer that died between the two leaves entri
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +31,7 @@ from lakebed.metadata.group_reader import GroupReader
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.predicate import ColumnStats
 from lakebed.runner import LocalRunner, Runner
-from lakebed.storage.storage import FileInfo, checked_path
+from lakebed.storage.storage import FileInfo, checked_path, joined
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient, Replacement
 from lakebed.view.committed import TimelineCommits
@@ -89,15 +90,13 @@ class MetadataTable:
         if not data.config.metadata_partitions:
             return None
         storage = data.storage.within(METADATA_DIR)
-        try:
-            client = MetaClient.open(storage)
-        except TableNotFound as error:
-            raise CorruptTable(
-                f"the table lists metadata partitions and has no metadata table ({error})",
-                file=METADATA_DIR,
-                hint=WITHOUT_IT,
-            ) from error
-        _require_current(data, client)
+        with _named_from_the_table():
+            try:
+                client = MetaClient.open(storage)
+            except TableNotFound as error:
+                what = f"the table lists metadata partitions and has no metadata table ({error})"
+                raise CorruptTable(what, file=METADATA_DIR) from error
+            _require_current(data, client)
         commits = MetadataCommits(TimelineCommits(client), data)
         return cls(data, client, FileSystemView(StorageLister(storage), commits))
 
@@ -145,6 +144,10 @@ class MetadataTable:
 
     def lookup(self, partition: str, keys: Sequence[str]) -> dict[str, MetadataRecord]:
         """The records of those of the keys that are there, in any partition of the metadata table."""
+        with _named_from_the_table():
+            return self._lookup(partition, keys)
+
+    def _lookup(self, partition: str, keys: Sequence[str]) -> dict[str, MetadataRecord]:
         slices = self._groups(partition)
         if not slices or not keys:
             return {}
@@ -164,15 +167,17 @@ class MetadataTable:
         """All records of a partition whose key starts with the prefix."""
         found: dict[str, MetadataRecord] = {}
         encoded = prefix.encode()
-        slices = self._groups(partition)
-        for records in self.runner.map(lambda piece: self._reader(piece).prefix(encoded), slices, label="look-up"):
-            found.update(_live(records))
+        with _named_from_the_table():
+            slices = self._groups(partition)
+            for records in self.runner.map(lambda piece: self._reader(piece).prefix(encoded), slices, label="look-up"):
+                found.update(_live(records))
         return found
 
     def records(self, partition: str) -> Iterator[MetadataRecord]:
         """Every record of a partition, one file group after the other."""
-        for piece in self._groups(partition):
-            yield from dict(_live(self._reader(piece).prefix(b""))).values()
+        with _named_from_the_table():
+            for piece in self._groups(partition):
+                yield from dict(_live(self._reader(piece).prefix(b""))).values()
 
     def _groups(self, partition: str) -> tuple[FileSlice, ...]:
         """The newest slice of every file group, by the number in its file id."""
@@ -194,6 +199,21 @@ class MetadataTable:
         return reader
 
 
+@contextmanager
+def _named_from_the_table() -> Iterator[None]:
+    """Errors name files as the data table's user sees them, and say that a reader can do without them."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        file = joined(METADATA_DIR, str(error.filename or error))
+        raise CorruptTable("a file of the metadata table is missing", file=file, hint=WITHOUT_IT) from error
+    except (CorruptTable, UnsupportedFormat) as error:
+        if error.file is not None and not error.file.startswith(METADATA_DIR):
+            error.file = joined(METADATA_DIR, error.file)
+        error.hint = WITHOUT_IT
+        raise
+
+
 def _require_current(data: MetaClient, client: MetaClient) -> None:
     """Refuses a metadata table that lacks a completed write of its data table: its listings would hide files.
 
@@ -207,9 +227,7 @@ def _require_current(data: MetaClient, client: MetaClient) -> None:
     for instant in data.completed_writes():
         begin = instant.requested_time
         if comparable(begin) > comparable(since) and not client.is_committed(begin):
-            raise CorruptTable(
-                f"the metadata table lacks the completed write {begin}", file=METADATA_DIR, hint=WITHOUT_IT
-            )
+            raise CorruptTable(f"the metadata table lacks the completed write {begin}", file=METADATA_DIR)
 
 
 def _numbered(partition: str, slices: Sequence[FileSlice]) -> tuple[FileSlice, ...]:

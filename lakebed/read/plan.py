@@ -197,7 +197,12 @@ def plan_read(
         commits=time.commits,
     )
     splits = tuple(ReadSplit(piece) for piece in found)
-    return Plan(reader, splits, query, time, listing, report, schema, total, client=client)
+    return Plan(reader, splits, query, time, listing, report, schema, total, _notes(reader, found), client)
+
+
+def _notes(reader: FileGroupReader, slices: Sequence[FileSlice]) -> tuple[str, ...]:
+    plain = sum(piece.base_file is not None and reader.prunes_row_groups(piece) for piece in slices)
+    return (f"row groups of {plain} base files without logs are ruled out by their statistics",) if plain else ()
 
 
 def _schema_is_stable(client: MetaClient) -> bool:

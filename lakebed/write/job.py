@@ -94,7 +94,8 @@ def run_write(
             context = write_context(txn, request, parallel=_threads(runner, placed))
             tasks = [_Task(context, number, piece) for number, piece in enumerate(placed)]
             written = [file for files in runner.map(_Task.run, tasks, label="write") for file in files]
-            return commit(txn, request, written, replaced_groups(txn.snapshot, request, placed))
+            touched = {piece.target.file_group.partition_path for piece in placed}
+            return commit(txn, request, written, replaced_groups(txn.snapshot, request, touched))
 
 
 def begin(client: MetaClient, control: Control, request: WriteRequest) -> Transaction:
@@ -140,13 +141,11 @@ def commit(
     return CommitResult.of(instant, [file.stat for file in written])
 
 
-def replaced_groups(
-    snapshot: MetaClient, request: WriteRequest, placed: Sequence[Placed]
-) -> dict[str, tuple[str, ...]]:
+def replaced_groups(snapshot: MetaClient, request: WriteRequest, touched: set[str]) -> dict[str, tuple[str, ...]]:
     """The groups that vanish with the commit of a replacing operation."""
     if not request.operation.replaces:
         return {}
-    return Placing.groups_of(snapshot, request.partitions, {piece.target.file_group.partition_path for piece in placed})
+    return Placing.groups_of(snapshot, request.partitions, touched)
 
 
 def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId]) -> None:

@@ -52,9 +52,7 @@ class TableWriter:
         reader = as_reader(data)
         shape = table_shape(self.client)
         plan = self._plan(shape, reader.schema, partial=partial)
-        request = self._request(operation, shape, plan, partial=partial)
-        if operation is Operation.INSERT_OVERWRITE_TABLE:
-            request = replace(request, partitions=tuple(FileSystemView.of(self.client).partitions()))
+        request = self.request(operation, shape, plan, partial=partial)
         rows = plan.rows(reader, self._key_stem(), secrets.randbelow(1 << 31))
         return run_write(self.client, self.control, request, rows, self.runner)
 
@@ -159,11 +157,15 @@ class TableWriter:
             partial=partial,
         )
 
-    def _request(self, operation: Operation, shape: TableShape, plan: Preparation, *, partial: bool) -> WriteRequest:
+    def request(self, operation: Operation, shape: TableShape, plan: Preparation, *, partial: bool) -> WriteRequest:
+        """What a write of prepared rows asks of the job."""
         schema = with_meta_fields(plan.table_schema)
         shape = replace(shape, schema=pa.schema([item.with_nullable(True) for item in schema]))
         json_text = table_schema_json(plan.table_schema, self.client.config.name)
-        return replace(self._request_for(operation, shape, json_text), partial=partial)
+        partitions = None
+        if operation is Operation.INSERT_OVERWRITE_TABLE:
+            partitions = tuple(FileSystemView.of(self.client).partitions())
+        return replace(self._request_for(operation, shape, json_text), partial=partial, partitions=partitions)
 
     def _request_for(self, operation: Operation, shape: TableShape, json_text: str) -> WriteRequest:
         return WriteRequest(operation, shape, json_text, self.options, self.properties, self.memory)

@@ -163,8 +163,9 @@ def as_reader(data: Any) -> pa.RecordBatchReader:
     library = type(data).__module__.partition(".")[0]
     if library == "pandas" and hasattr(data, "iloc") and hasattr(data, "columns"):
         return _pandas_reader(data)
-    if hasattr(data, "fetch_arrow_reader"):  # DuckDB: its stream capsule materialises in some versions
-        return data.fetch_arrow_reader(BATCH_ROWS)
+    for name in ("to_arrow_reader", "fetch_arrow_reader"):  # DuckDB, new and old: its capsule may hold all rows at once
+        if hasattr(data, name):
+            return getattr(data, name)(BATCH_ROWS)
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data)
     raise InvalidRequest(f"{type(data).__name__} is not data that can be written", hint=_hint(data, library))

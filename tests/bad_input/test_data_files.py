@@ -9,6 +9,7 @@ no checksums either.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,12 +19,14 @@ import pytest
 
 import lakebed
 from benchmarks.handmade import HandmadeTable
+from lakebed.model.instant import Action
 from tests.bad_input.conftest import Rows, refused, rows_of
 
 Golden = Callable[[str], Path]
 RightRows = Callable[[str], Rows]
 FOLDERS = {"hoodie.metadata.enable": "false"}
 BOTH_LISTINGS = pytest.mark.parametrize("options", [None, FOLDERS], ids=["mdt", "folders"])
+LARGEST_PAGE_HEADER = 40
 TABLES = pytest.mark.parametrize(("name", "extension"), [("cow_simple_v9", "parquet"), ("orc_cow_v9", "orc")])
 
 
@@ -128,32 +131,28 @@ def test_a_flipped_byte_anywhere(golden_copy: Golden, right_rows: RightRows, nam
 
 
 def test_a_flipped_byte_in_pages_with_checksums_is_always_noticed(tmp_path: Path) -> None:
+    """The checksum covers a page's content; its header, skipped here, is as unguarded as in any Parquet file."""
     schema = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.float64())])
     made = HandmadeTable(tmp_path / "t", schema)
     ids = [f"k{i:04d}" for i in range(500)]
-    made.base(pa.table({"id": ids, "ts": [1] * 500, "v": [i / 7 for i in range(500)]}, schema=schema))
+    begin = made.base(pa.table({"id": ids, "ts": range(500), "v": [i / 7 for i in range(500)]}, schema=schema))
     (file,) = made.root.glob("*.parquet")
-    table, metadata = pq.read_table(file), pq.read_metadata(file)
-    with pq.ParquetWriter(file, table.schema, write_page_checksum=True, compression="none") as sink:
-        sink.write_table(table)
-        sink.add_key_value_metadata({"lakebed.sorted": "utf8"})
-    del metadata
-    for commit in (made.root / ".hoodie" / "timeline").glob("*_*.commit"):
-        commit.unlink()  # the new file has another size than reported; report it anew
-    made._commit(file.stem.rpartition("_")[2], "commit", [file.name])  # type: ignore[arg-type]
+    table = pq.read_table(file)
+    pq.write_table(table, file, write_page_checksum=True, compression="none", use_dictionary=False, write_statistics=False)
+    (commit,) = (made.root / ".hoodie" / "timeline").glob("*_*.commit")
+    commit.unlink()
+    made._commit(begin, Action.COMMIT, [file.name])
     right, whole = rows_of(made.root), file.read_bytes()
     assert len(right) == 500
     group = pq.read_metadata(file).row_group(0)
-    pages = range(4, group.column(group.num_columns - 1).data_page_offset + 3000)
-    noticed = 0
-    for at in range(pages.start, min(pages.stop, len(whole) - 2000), 97):
-        file.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
-        try:
-            assert rows_of(made.root) == right
-        except lakebed.CorruptTable as error:
-            assert error.file == file.name
-            noticed += 1
-    assert noticed > 50
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    for chunk in chunks:
+        end = chunk.data_page_offset + chunk.total_compressed_size
+        start = chunk.data_page_offset + LARGEST_PAGE_HEADER
+        for at in range(start, end, max(1, (end - start) // 10)):
+            file.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+            with refused(lakebed.CorruptTable, "(?i)crc", file=file.name, at=made.root):
+                rows_of(made.root)
 
 
 # The metadata table's HFiles
@@ -168,9 +167,9 @@ def test_an_hfile_cut_short(golden_copy: Golden, right_rows: RightRows, left: in
     root = golden_copy("mdt_all_v9")
     file = hfile_of(root, "files")
     file.write_bytes(file.read_bytes()[:left])
-    with refused(lakebed.CorruptTable, ".", file="files/", at=root):
+    with refused(lakebed.CorruptTable, "hoodie.metadata.enable=false", file=".hoodie/metadata/files/", at=root):
         rows_of(root)
-    assert rows_of(root, options=FOLDERS) == right_rows("mdt_all_v9"), "the way out that the hint of other errors names"
+    assert rows_of(root, options=FOLDERS) == right_rows("mdt_all_v9"), "the way out that the hint names"
 
 
 def test_an_hfile_with_a_wrong_trailer(golden_copy: Golden, right_rows: RightRows) -> None:
@@ -186,16 +185,13 @@ def test_an_hfile_with_a_wrong_trailer(golden_copy: Golden, right_rows: RightRow
         except lakebed.LakebedError as error:
             assert type(error) in (lakebed.CorruptTable, lakebed.UnsupportedFormat) and error.file
             seen.add(type(error).__name__)
-    for at in range(len(whole) - 4, len(whole)):
-        file.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
-        with pytest.raises((lakebed.CorruptTable, lakebed.UnsupportedFormat)):
-            rows_of(root)
+    file.write_bytes(whole[:-1] + b"\x04")
+    with refused(lakebed.UnsupportedFormat, "version 4", file=".hoodie/metadata/files/", at=root):
+        rows_of(root)
     assert "CorruptTable" in seen
 
 
 def test_a_metadata_table_that_is_gone_names_the_way_around_it(golden_copy: Golden, right_rows: RightRows) -> None:
-    import shutil
-
     root = golden_copy("mdt_all_v9")
     shutil.rmtree(root / ".hoodie/metadata")
     with refused(lakebed.CorruptTable, "hoodie.metadata.enable=false", file=".hoodie/metadata", at=root):

@@ -83,6 +83,10 @@ def table_options(shape: TableShape, name: str) -> dict[str, str]:
             (f"hoodie.{verb}.shuffle.parallelism" for verb in ("insert", "upsert", "delete", "bulkinsert")), "2"
         ),
     }
+    if shape.fills:
+        del options["hoodie.write.record.merge.mode"]
+        payload = "PartialUpdateAvroPayload" if shape.event_time else "OverwriteNonDefaultsWithLatestAvroPayload"
+        options[f"{WRITE}payload.class"] = f"org.apache.hudi.common.model.{payload}"
     return {**options, **INDEX_OPTIONS[shape.index]}
 
 

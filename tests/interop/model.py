@@ -77,11 +77,14 @@ class Model:
 
     def winner(self, old: Version | None, new: Version) -> Version:
         """Which of two versions of a key stands; `new` comes later in commit order."""
-        if old is None or not self.shape.event_time:
+        if old is None or new.ordering is None or old.ordering is None:
             return new
-        if new.ordering is None or old.ordering is None:
-            return new
-        return new if new.ordering >= old.ordering else old
+        late = self.shape.event_time and new.ordering < old.ordering
+        stands, lost = (old, new) if late else (new, old)
+        if self.shape.fills and stands.row is not None and lost.row is not None:
+            filled = {name: lost.row.get(name) if value is None else value for name, value in stands.row.items()}
+            return replace(stands, row={**lost.row, **filled})
+        return stands
 
     def _fold(self, versions: tuple[Version, ...], start: Version | None = None) -> Version | None:
         for version in versions:

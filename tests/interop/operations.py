@@ -38,6 +38,7 @@ class TableShape:
     metadata: bool = False
     buckets: int = 2
     ordering: str = "ts"
+    fills: bool = False  # nulls of a winner are filled from the loser (partial update mode IGNORE_DEFAULTS)
 
     @property
     def is_mor(self) -> bool:
@@ -75,6 +76,7 @@ class TableShape:
     def label(self) -> str:
         words = [self.table_type, f"v{self.version}", self.index, "event" if self.event_time else "commit"]
         words += [self.log_blocks] if self.is_mor else []
+        words += ["fills"] if self.fills else []
         words += ["parts" if self.partitioned else "flat"] + (["mdt"] if self.metadata else [])
         return "-".join(words)
 

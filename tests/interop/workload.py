@@ -28,6 +28,10 @@ def possible_shapes() -> list[TableShape]:
         )
         if not (kind == "cow" and blocks == "parquet") and not (index == "record" and not metadata)
     ]
+    shapes += [
+        TableShape(kind, 9, "avro", index, event_time, fills=True)
+        for kind, index, event_time in itertools.product(("mor", "cow"), ("bucket", "simple"), (True, False))
+    ]
     return sorted(shapes, key=lambda shape: shape.label)
 
 
@@ -197,7 +201,7 @@ class Workload:
     def _mixed(self) -> tuple[Row, ...]:
         """Updates, news, and now and then one key twice in the batch."""
         rows = [*self._updates(late=False, count=self.batch // 2), *(self._new_row() for _ in range(self.batch // 3))]
-        if self.shape.event_time and self.rng.random() < 0.5:
+        if self.shape.event_time and not self.shape.fills and self.rng.random() < 0.5:
             twin = rows[0]
             rows.append(self._row(twin["id"], twin["p"], twin["ts"] + 1))
         return tuple(rows)

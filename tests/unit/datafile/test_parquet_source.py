@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from hypothesis import strategies as st
 from lakebed.datafile.parquet_source import SORTED_KEY, SORTED_UTF8, ParquetSource
 from lakebed.datafile.source import ReadCounters
 from lakebed.errors import CorruptTable, LakebedError
+from lakebed.model.expression import Compare, Field, Literal
 from lakebed.model.key_range import KeyRange
+from lakebed.model.predicate import Predicate, parse_predicate
 from lakebed.model.schema import RECORD_KEY
 
 
@@ -190,6 +194,127 @@ def test_memory_is_bounded_by_the_batch_not_by_the_row_group() -> None:
 
 def test_footer_text_is_there_without_arrows_own_key() -> None:
     assert dict(source(parquet(KEYS)).footer) == {SORTED_KEY: SORTED_UTF8}
+
+
+# --- conditions against statistics ------------------------------------------------------------------------------------
+
+
+def groups_of(table: pa.Table, rows: int = 10, **options: Any) -> ParquetSource:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=rows, **options)
+    return source(sink.getvalue())
+
+
+def matching(file: ParquetSource, condition: str, schema: pa.Schema | None = None, **options: Any) -> list[int]:
+    return file.matching_row_groups(parse_predicate(condition, schema or file.schema), **options)
+
+
+DAYS = [dt.date(2024, 1, 1) + dt.timedelta(i) for i in range(40)]
+TABLE = pa.table(
+    {
+        "n": range(40),
+        "f": [i / 2 for i in range(40)],
+        "text": [f"{i:02}" for i in range(40)],
+        "day": DAYS,
+        "ts": pa.array([i * 86_400_000_000 for i in range(40)], pa.timestamp("us", "UTC")),
+        "dec": pa.array([Decimal(i) / 4 for i in range(40)], pa.decimal128(12, 2)),
+        "flag": [i >= 20 for i in range(40)],
+        "some": [None if i < 10 or i == 25 else i for i in range(40)],
+        "st": [{"a": i, "b": {"c": f"{i:02}"}} for i in range(40)],
+        "ls": [[i] for i in range(40)],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("condition", "groups"),
+    [
+        ("n = 15", [1]),
+        ("n < 10 OR n >= 35", [0, 3]),
+        ("NOT (n >= 10)", [0]),
+        ("n IN (1, 39, 100)", [0, 3]),
+        ("n + 1 = 3", [0, 1, 2, 3]),
+        ("n = 15 AND text = '35'", []),
+        ("f = 7.5", [1]),
+        ("f < 5", [0]),
+        ("f > 15", [0, 1, 2, 3]),  # NaN is above everything, and statistics leave it out
+        ("text >= '2' AND text < '3'", [2]),
+        ("text LIKE '1%'", [1]),
+        ("day = DATE '2024-01-31'", [3]),
+        ("ts >= TIMESTAMP '1970-01-21 00:00:00' AND ts < TIMESTAMP '1970-01-22 00:00:00'", [2]),
+        ("dec = 2.75", [1]),
+        ("flag = true", [2, 3]),
+        ("some IS NULL", [0, 2]),
+        ("some IS NOT NULL", [1, 2, 3]),
+        ("some <> 3", [1, 2, 3]),
+        ("st.a = 15", [1]),
+        ("st.b.c = '15'", [1]),
+        ("1 = 1", [0, 1, 2, 3]),
+    ],
+)
+def test_conditions_choose_row_groups_by_statistics(condition: str, groups: list[int]) -> None:
+    file = groups_of(TABLE)
+    assert matching(file, condition) == groups
+    assert file.counters.row_groups_pruned == 4 - len(groups)
+    full = pa.Table.from_batches(file.batches(), schema=file.schema)
+    cut = pa.Table.from_batches(file.batches(row_groups=groups), schema=file.schema)
+    predicate = parse_predicate(condition, file.schema)
+    kept = [predicate.filter(batch) for table in (full, cut) for batch in table.combine_chunks().to_batches()]
+    rows = [batch.to_pylist() for batch in kept]
+    assert (rows[1] if len(rows) > 1 else []) == rows[0]
+
+
+def test_without_statistics_nothing_is_left_out() -> None:
+    assert matching(groups_of(TABLE, write_statistics=False), "n = 15") == [0, 1, 2, 3]
+
+
+def test_a_type_that_was_promoted_since_has_no_say() -> None:
+    file = groups_of(TABLE.select(["n", "text"]))
+    promoted = pa.schema([("n", pa.string()), ("text", pa.string())])
+    assert matching(file, "n = '5'", promoted) == [0, 1, 2, 3]
+    assert matching(file, "n = '5' AND text = '05'", promoted) == [0]
+    assert matching(file, "n = 5", pa.schema([("n", pa.int32())])) == [0, 1, 2, 3]
+
+
+def test_renamed_columns_are_found_under_their_old_names() -> None:
+    """`n` and `m` have changed places, `gone` was added under a name that some older column had."""
+    file = groups_of(pa.table({"n": range(40), "m": range(100, 140), "st": [{"a": i} for i in range(40)]}))
+    swapped = {"n": "m", "m": "n", "st": "st", "st.z": "a"}
+    schema = pa.schema([("n", pa.int64()), ("m", pa.int64()), ("st", pa.struct([("z", pa.int64())]))])
+    assert matching(file, "n = 115", schema, renames=swapped) == [1]
+    assert matching(file, "m = 25", schema, renames=swapped) == [2]
+    assert matching(file, "st.z = 39", schema, renames=swapped) == [3]
+    assert matching(file, "n = 5", schema, renames={"n": None}) == [0, 1, 2, 3]
+
+
+def test_a_dotted_column_and_a_field_of_that_name_are_not_mixed_up() -> None:
+    file = groups_of(pa.table({"a.b": range(40), "a": [{"b": 1000 - i} for i in range(40)]}))
+    column, field = (
+        Predicate(Compare("=", Field(path, pa.int64()), Literal(value, pa.int64())))
+        for path, value in ((("a.b",), 15), (("a", "b"), 975))
+    )
+    assert file.matching_row_groups(column) == [1]
+    assert file.matching_row_groups(field) == [2]
+    assert file.matching_row_groups(column & field) == [0, 1, 2, 3]
+
+
+def test_a_plain_scan_reads_no_statistics() -> None:
+    file = source(parquet(KEYS))
+    assert sum(batch.num_rows for batch in file.batches(["n"])) == 20
+    assert not {"_details", "row_groups"} & vars(file).keys()
+
+
+def test_a_footer_that_arrow_would_die_of_is_an_error() -> None:
+    """A column chunk of another type than the schema's: Arrow's view of it ends the process."""
+    data = bytearray(parquet(KEYS, group=20, mark=False, sorting=False, compression="none"))
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    at = data.rindex(b"\x15\x04\x19", start)  # the INT64 that begins the description of the column chunk of `n`
+    data[at + 1] = 2
+    file = source(bytes(data))
+    with pytest.raises(CorruptTable, match="not of the column 'n'"):
+        matching(file, "n = 3")
+    with pytest.raises(CorruptTable, match="not of the column 'n'"):
+        file.row_bytes()
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1PAR1PAR1", b"x" * 100, b"PAR1" + b"\0" * 100 + b"PAR1"])

@@ -186,3 +186,68 @@ def test_zone_names() -> None:
         "-03:30",
         "Europe/Berlin",
     ]
+
+
+def from_hudi(column: pa.Array, properties: dict[str, str], *, logical: bool = False) -> str:
+    folders = TimeFolders.from_properties(
+        {K + key: text for key, text in properties.items()}, logical_timestamps=logical
+    )
+    fields = PartitionFields(("t",), ("TIMESTAMP",), times=folders)
+    return paths(fields, t=column)[0]
+
+
+MILLIS = "yyyy-MM-dd HH:mm:ss.SSS"
+READ = {"timestamp.type": "DATE_STRING", "input.dateformat": "yyyy-MM-dd HH:mm,yyyy-MM-dd HH:mmZ"}
+MOVED = READ | {"input.timezone": "GMT+8", "output.timezone": "UTC", "output.dateformat": "dd HH:mm"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "properties", "path"),
+    [
+        (pa.int64(), MOMENT, {"timestamp.type": "EPOCHMILLISECONDS", "output.dateformat": "kk K S SS"}, "10 10 1 12"),
+        (pa.int64(), MOMENT, {"timestamp.type": "EPOCHMILLISECONDS", "output.dateformat": "''YYYY''"}, "'2023'"),
+        (
+            pa.int64(),
+            None,
+            {"timestamp.type": "UNIX_TIMESTAMP", "output.dateformat": MILLIS},
+            "1970-01-01 00:00:01.000",
+        ),
+        (
+            pa.string(),
+            None,
+            {"timestamp.type": "DATE_STRING", "input.dateformat": MILLIS, "output.dateformat": MILLIS},
+            "1970-01-01 00:00:00.001",
+        ),
+        (
+            pa.int64(),
+            -1,
+            {"timestamp.type": "EPOCHMICROSECONDS", "output.dateformat": MILLIS},
+            "1970-01-01 00:00:00.000",
+        ),
+        (pa.float64(), MOMENT / 1000, {"timestamp.type": "UNIX_TIMESTAMP", "output.dateformat": "ss.SSS"}, "20.000"),
+        (
+            pa.date32(),
+            dt.date(2023, 11, 18),
+            {"timestamp.type": "SCALAR", "timestamp.scalar.time.unit": "days", "output.dateformat": "yyyy/MM/dd"},
+            "2023/11/18",
+        ),
+        (pa.string(), "2024-1-2 1:3", MOVED, "01 17:03"),
+        (pa.string(), "2024-01-02 01:30Z", MOVED, "02 01:30"),
+        (pa.string(), "2024-01-02 01:30+05:30", MOVED, "01 20:00"),
+        (pa.string(), "2024-01-02 01:30+05:30", READ | {"output.dateformat": "dd HH:mm"}, "02 01:30"),
+    ],
+)
+def test_the_same_as_hudis_key_generator(
+    kind: pa.DataType, value: object, properties: dict[str, str], path: str
+) -> None:
+    """Answers of Hudi 1.2.0's own classes."""
+    assert from_hudi(pa.array([value], kind), properties) == path
+
+
+def test_a_stored_timestamp_is_a_number_unless_it_is_logical() -> None:
+    stored = pa.array([MOMENT * 1000 + 456], pa.timestamp("us", "UTC"))
+    properties = {"timestamp.type": "EPOCHMILLISECONDS", "output.dateformat": "yyyy/MM/dd"}
+    assert from_hudi(stored, properties, logical=True) == "2023/11/18"
+    assert from_hudi(stored, properties | {"timestamp.type": "EPOCHMICROSECONDS"}) == "2023/11/18"
+    with pytest.raises(InvalidRequest, match="cannot be formatted"):
+        from_hudi(stored, properties)
