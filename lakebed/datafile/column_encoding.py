@@ -1,7 +1,9 @@
 """How columns are stored in Parquet, and what its statistics say of them afterwards.
 
-The default writer tries a dictionary on every column and gives up on most: hashing every value of a key column is the
-larger part of its cost. A sample tells the few columns that a dictionary serves.
+The default writer tries a dictionary on every column and gives up on most, and hashing values is the larger part of its
+cost. A sample tells the columns that a dictionary serves, and those whose numbers follow each other so closely that
+their differences take less work than the numbers. Meta columns that repeat one text go in as Arrow dictionaries, which
+Parquet takes over without hashing at all.
 """
 
 from __future__ import annotations
@@ -16,27 +18,39 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import InvalidRequest
-from lakebed.model.schema import COMMIT_SEQNO, FILE_NAME
+from lakebed.model.schema import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME
 
 _SAMPLE_ROWS = 4096
 _DISTINCT_SHARE = 1 / 3
+_LEAST_FOR_DELTA = 128
 _WITHOUT_STATISTICS = frozenset({COMMIT_SEQNO, FILE_NAME})  # nobody looks for rows by these
 
 
 # --- before writing ---------------------------------------------------------------------------------------------------
 
 
-def dictionary_leaves(rows: pa.Table) -> list[str]:
-    """Paths of the leaves whose values repeat, judged by rows spread evenly over the first row group."""
+@dataclass(frozen=True, slots=True)
+class Encodings:
+    """The leaves, by their Parquet paths, that are not written plainly."""
+
+    dictionary: tuple[str, ...] = ()
+    delta: tuple[str, ...] = ()
+
+
+def choose_encodings(rows: pa.Table, *, dictionary: bool = True) -> Encodings:
+    """Judged by rows spread evenly over the first row group, and for differences by rows that follow each other."""
     step = max(1, rows.num_rows // _SAMPLE_ROWS)
     places = np.arange(0, rows.num_rows, step, dtype=np.int64)
-    sample = rows.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
-    chosen = []
-    for field, column in zip(sample.schema, sample.columns, strict=True):
+    spread = rows.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
+    dense = rows.slice(0, _SAMPLE_ROWS)
+    by_dictionary, by_delta = [], []
+    for field, column in zip(spread.schema, spread.columns, strict=True):
         for path, values in _leaf_values(field.name, column.combine_chunks()):
-            if pa.types.is_dictionary(values.type) or _repeats(values):
-                chosen.append(path)
-    return chosen
+            if pa.types.is_dictionary(values.type) or (dictionary and _repeats(values)):
+                by_dictionary.append(path)
+            elif path == field.name and _follows(dense.column(path)):
+                by_delta.append(path)
+    return Encodings(tuple(by_dictionary), tuple(by_delta))
 
 
 def _repeats(values: pa.Array) -> bool:
@@ -45,6 +59,19 @@ def _repeats(values: pa.Array) -> bool:
         return False
     distinct: int = pc.count_distinct(values).as_py()
     return bool(distinct <= max(1, present * _DISTINCT_SHARE))
+
+
+def _follows(column: pa.ChunkedArray) -> bool:
+    """Whether numbers lie so close to the ones before them that a difference takes less than half the bits."""
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_temporal(kind)) or kind.bit_width < 32:
+        return False
+    values = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).drop_null().combine_chunks()
+    if len(values) < _LEAST_FOR_DELTA:
+        return False
+    numbers = np.frombuffer(values.buffers()[1], np.dtype(f"<i{kind.bit_width // 8}"))
+    steps = np.diff(numbers[values.offset : values.offset + len(values)].astype(np.float64))
+    return bool(np.log2(steps.max() - steps.min() + 1) * 2 < kind.bit_width)
 
 
 def _leaf_values(path: str, array: Any) -> Iterator[tuple[str, pa.Array]]:
@@ -88,11 +115,9 @@ def aligned(batch: pa.RecordBatch, schema: pa.Schema, fixed: dict[str, pa.Scalar
         place = batch.schema.get_field_index(field.name)
         if place < 0:
             raise InvalidRequest(f"rows have no column {field.name!r}", file=label)
-        columns.append(_cast(batch.column(place), field, label))
-    fields = [
-        field.with_type(column.type) if field.name in fixed else field
-        for field, column in zip(schema, columns, strict=True)
-    ]
+        column = _cast(batch.column(place), field, label)
+        columns.append(_folded(column) if field.name == COMMIT_TIME else column)
+    fields = [field.with_type(column.type) for field, column in zip(schema, columns, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
@@ -112,6 +137,20 @@ def _constant(value: pa.Scalar, count: int) -> pa.DictionaryArray:
     """One value in every row, as a dictionary: Parquet takes it over without hashing the same text again and again."""
     places = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(np.zeros(count, dtype=np.int32))])
     return pa.DictionaryArray.from_arrays(places, pa.array([value.as_py()], value.type))
+
+
+def _folded(texts: pa.Array) -> pa.DictionaryArray:
+    """Texts as a dictionary; where all are the same, which one comparison of the bytes tells, without hashing."""
+    count = len(texts)
+    if count and not texts.null_count:
+        _, offsets_buffer, data_buffer = texts.buffers()
+        offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + count + 1]
+        width = int(offsets[1] - offsets[0])
+        if width and data_buffer is not None and bool((np.diff(offsets) == width).all()):
+            data = np.frombuffer(data_buffer, np.uint8)[int(offsets[0]) : int(offsets[-1])]
+            if bool((data[width:] == data[:-width]).all()):
+                return _constant(texts[0], count)
+    return texts.dictionary_encode()
 
 
 # --- after writing ----------------------------------------------------------------------------------------------------

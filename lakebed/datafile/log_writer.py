@@ -7,7 +7,7 @@
 
 Log compaction needs the first: dropping an unconditional delete that a later insert follows would let an older row
 with a greater ordering value come back. Otherwise a key is in one of the three only. `write_rows` takes all columns but
-`_hoodie_file_name`, which in logs is the file id. Deletes come as `_hoodie_record_key` and the ordering columns, all of
+the partition path and the file name, which in logs is the file id. Deletes come as `_hoodie_record_key` and the ordering columns, all of
 them null where the delete has no ordering value; an ordering column that is missing is null.
 """
 
@@ -23,12 +23,12 @@ import pyarrow as pa
 
 from lakebed.datafile.column_encoding import aligned
 from lakebed.datafile.key_bounds import KeyBounds
-from lakebed.datafile.writers import FileSchema, WriteTarget, WrittenFile
+from lakebed.datafile.writers import FileSchema, WriteTarget, WrittenFile, place_columns
 from lakebed.errors import InvalidRequest
 from lakebed.format.block_content import delete_schema
 from lakebed.format.log_block import Header
 from lakebed.model.actions import WriteStat
-from lakebed.model.schema import FILE_NAME, RECORD_KEY
+from lakebed.model.schema import RECORD_KEY
 
 Positions = npt.NDArray[np.uint64]
 
@@ -81,10 +81,10 @@ class LogWriter(Protocol):
 class LogInput:
     """Checks what comes in and brings it into the shape of the files; in the caller's thread, so errors point there."""
 
-    def __init__(self, spec: LogSpec, file_id: str, label: str) -> None:
+    def __init__(self, spec: LogSpec, target: WriteTarget, label: str) -> None:
         self._spec = spec
         self._label = label
-        self._file_name = {FILE_NAME: pa.scalar(file_id, pa.string())}
+        self._places = place_columns(target, target.file_group.file_id)
         self._delete_schema = delete_schema(spec.ordering)
         self._rows = KeyBounds(label, is_sorted=spec.is_sorted)
         self._deletes = KeyBounds(label, is_sorted=spec.is_sorted)
@@ -94,7 +94,7 @@ class LogInput:
 
     def rows(self, batch: pa.RecordBatch, positions: Positions | None) -> pa.RecordBatch:
         self._check_positions(batch, positions)
-        batch = aligned(batch, self._spec.schema.arrow, self._file_name, self._label)
+        batch = aligned(batch, self._spec.schema.arrow, self._places, self._label)
         self._rows.add(batch.column(RECORD_KEY))
         return batch
 

@@ -55,7 +55,7 @@ class InlineLogWriter:
         self._spec = spec
         self._options = options or FileOptions()
         self._version = version
-        self._input = LogInput(spec, target.file_group.file_id, self._path())
+        self._input = LogInput(spec, target, self._path())
         self._file: _File | None = None
         self._block: _DataBlock | None = None
         self._deletes = _Deletes()

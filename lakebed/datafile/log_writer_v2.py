@@ -93,7 +93,7 @@ class NativeLogWriter:
         self._spec = spec
         self._options = options or FileOptions()
         self._container = container or ParquetContainer()
-        self._input = LogInput(spec, target.file_group.file_id, f"{target.file_group} at {target.instant_time}")
+        self._input = LogInput(spec, target, f"{target.file_group} at {target.instant_time}")
         self._numbers = _Numbers(version, self._options.log_naming, spec.has_earlier_deletes)
         self._open: dict[str, _NativeFile] = {}
         self._written: list[WrittenFile] = []

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 from lakebed.config.write_options import Codec, FileOptions
 from lakebed.datafile.column_encoding import (
     ColumnSummary,
+    Encodings,
+    choose_encodings,
     column_summaries,
-    dictionary_leaves,
     leaf_paths,
     statistics_leaves,
 )
@@ -136,7 +137,7 @@ class ParquetEncoder:
 
     def _flush(self) -> None:
         """One row group out of what is gathered."""
-        rows = pa.Table.from_batches(self._gathered) if self._gathered else None
+        rows = pa.Table.from_batches(self._gathered).unify_dictionaries() if self._gathered else None
         self._gathered, self._rows, self._bytes = [], 0, 0
         with _encoding_errors(self._label):
             if self._writer is None:
@@ -146,7 +147,7 @@ class ParquetEncoder:
 
     def _open(self, sample: pa.Table | None) -> pq.ParquetWriter:
         schema = self._schema if sample is None else sample.schema
-        by_dictionary = dictionary_leaves(sample) if sample is not None and self._options.dictionary else False
+        chosen = Encodings() if sample is None else choose_encodings(sample, dictionary=self._options.dictionary)
         order = None
         if self._sorted_by:
             order = [pq.SortingColumn(leaf_paths(self._schema).index(self._sorted_by))]
@@ -155,7 +156,8 @@ class ParquetEncoder:
             schema,
             compression=str(self._options.codec),
             compression_level=None if self._options.codec is Codec.NONE else self._options.codec_level,
-            use_dictionary=by_dictionary or False,
+            use_dictionary=list(chosen.dictionary) or False,
+            column_encoding=dict.fromkeys(chosen.delta, "DELTA_BINARY_PACKED") or None,
             write_statistics=statistics_leaves(self._schema),
             data_page_size=self._options.page_size,
             sorting_columns=order,

@@ -7,6 +7,7 @@ one that was promoted since has no say, because its values will be converted bef
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -24,14 +25,12 @@ _WIDTHS = {Physical.BOOLEAN: 1, Physical.INT32: 4, Physical.FLOAT: 4}
 
 def leaves_of_predicate(predicate: Predicate, schema: pa.Schema, footer: Footer, renames: Renames) -> dict[str, int]:
     """The leaf for each field of the condition that statistics can speak for, by dotted name, in file order."""
+    mentioned = {field.path: field for field in fields(predicate.root)}
+    names = Counter(field.name for field in mentioned.values())
     found: dict[str, int] = {}
-    paths: dict[str, tuple[str, ...]] = {}
-    for field in fields(predicate.root):
-        if paths.setdefault(field.name, field.path) != field.path:  # a.b the field, and a.b the column
-            found.pop(field.name, None)
-            continue
+    for field in mentioned.values():
         path = _path_in_file(field.path, renames)
-        if path is None or _type_at(schema, path) != field.type:
+        if names[field.name] > 1 or path is None or _type_at(schema, path) != field.type:  # a.b may be two things
             continue
         leaf = footer.leaf(path)
         if leaf is not None and not footer.leaves[leaf].repeated:

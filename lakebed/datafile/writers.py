@@ -1,7 +1,8 @@
 """Base file writers, and what all file writers have in common: where a file goes, its schema, what came of it.
 
-A writer takes batches that hold all columns of the file but `_hoodie_file_name`, which it sets itself: a row's file
-name is that of the file it is in *now*, while commit time and sequence number travel with the row. Nothing is visible
+A writer takes batches that hold all columns of the file but the two that follow from the file itself, which it sets: a
+row's partition path, and its file name, which is that of the file it is in *now*. Commit time, sequence number and key
+travel with the row. Nothing is visible
 before `close`, and nothing is left after `abort`. Encoding runs in a thread behind a bounded queue (`write_queue`).
 """
 
@@ -28,6 +29,7 @@ from lakebed.model.files import FileGroupId
 from lakebed.model.schema import (
     FILE_NAME,
     META_FIELD_NAMES,
+    PARTITION_PATH,
     RECORD_KEY,
     avro_to_arrow,
     table_avro,
@@ -116,8 +118,7 @@ class BaseFileWriter:
         self._schema = schema
         self._has_keys = populate_meta_fields
         self._footer = dict(footer or {})
-        constants = {FILE_NAME: name} if populate_meta_fields else dict.fromkeys(META_FIELD_NAMES, "")
-        self._constants = {column: pa.scalar(text, pa.string()) for column, text in constants.items()}
+        self._constants = place_columns(target, name) if populate_meta_fields else _BLANK
         self._bounds = KeyBounds(self.path, is_sorted=is_sorted)
         self._bloom = _bloom_builder(options) if populate_meta_fields and _wants_bloom(options, bloom_filter) else None
         self._output = storage.open_output(self.path)
@@ -238,6 +239,15 @@ class RollingBaseWriter:
         writer, self._current = self._current, None
         if writer is not None:
             self._written.append(writer.close())
+
+
+def place_columns(target: WriteTarget, file_name: str) -> dict[str, pa.Scalar]:
+    """The meta columns that are the same in every row of a file."""
+    path = target.file_group.partition_path
+    return {PARTITION_PATH: pa.scalar(path, pa.string()), FILE_NAME: pa.scalar(file_name, pa.string())}
+
+
+_BLANK = {name: pa.scalar("", pa.string()) for name in META_FIELD_NAMES}
 
 
 def _wants_bloom(options: FileOptions, by_index: bool | None) -> bool:

@@ -67,7 +67,9 @@ def repeated_keys(window: Window, ordered: RowOrder, deleted: Bools | None) -> G
     group = np.repeat(np.arange(len(starts)), sizes)
     rows = order[slots]
     runs = window.run_numbers(rows)
-    only_base = np.minimum.reduceat(window.facts.is_base[runs], begins)
+    only_base = np.zeros(0, np.bool_)
+    if window.base_may_repeat:
+        only_base = np.logical_and.reduceat(window.facts.is_base[runs], begins)
     if only_base.any():
         keep = ~only_base[group]
         if not keep.any():

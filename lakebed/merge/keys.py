@@ -36,7 +36,7 @@ class Keys:
     def __init__(self, array: pa.Array) -> None:
         self.array = array
         self._offsets, self._data = text_buffers(array)
-        self._ends = memoryview(self._offsets)
+        self._ends = memoryview(self._offsets)  # type: ignore[arg-type]
         self._bytes = memoryview(self._data)
 
     def __len__(self) -> int:

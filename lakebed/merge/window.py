@@ -79,6 +79,7 @@ class Piece:
     batch: pa.RecordBatch
     keys: Keys
     number: int | None
+    row_bytes: int = 1
 
 
 class Window:
@@ -113,6 +114,15 @@ class Window:
     def data_rows(self) -> int:
         """Rows that are not in a file of tombstones; they have the lower numbers."""
         return int(self.offsets[self.data_pieces])
+
+    @property
+    def base_may_repeat(self) -> bool:
+        """Whether a key may come twice within the base file."""
+        return any(
+            piece.number is None or (not is_unique and bool(self.facts.is_base[piece.number]))
+            for is_unique, pieces in zip(self.unique, self.sources, strict=True)
+            for piece in pieces
+        )
 
     @property
     def parts(self) -> list[pa.RecordBatch]:
@@ -181,9 +191,8 @@ class Window:
 
     def run_numbers(self, rows: Ints) -> Ints:
         """Which run each row came from."""
-        of_piece = self.offsets[1:].searchsorted(rows, side="right")
-        own: Ints = np.array([-1 if piece.number is None else piece.number for piece in self.pieces], np.int64)
-        found = own[of_piece]
+        own = np.array([-1 if piece.number is None else piece.number for piece in self.pieces], np.int64)
+        found: Ints = np.repeat(own, np.diff(self.offsets))[rows]
         mixed = np.flatnonzero(found < 0)
         if len(mixed):
             found[mixed] = numbers(self.column(RUN_COLUMN), np.int32)[rows[mixed]]

@@ -81,7 +81,7 @@ class Source:
 
     def fill(self) -> None:
         """Read on until the buffer holds about a window, and at least one complete key."""
-        held = sum(piece.batch.nbytes for piece in self._buffer)
+        held = sum(piece.batch.num_rows * piece.row_bytes for piece in self._buffer)
         while not self._exhausted and (held < self._window_bytes // 2 or self.watermark is None):
             batch = next(self._batches, None)
             if batch is None:
@@ -97,8 +97,9 @@ class Source:
                 check_ascending(keys, self._last, self._name)
             self._last = keys[-1]
             self.schema = self.schema or batch.schema
-            self._buffer.append(Piece(batch, keys, self._number))
-            held += batch.nbytes
+            size = batch.nbytes
+            self._buffer.append(Piece(batch, keys, self._number, max(1, size // batch.num_rows)))
+            held += size
 
     @property
     def watermark(self) -> bytes | None:
@@ -120,51 +121,34 @@ class Source:
 
     def cut(self, bound: bytes | None, *, below: bool = False) -> list[Piece]:
         """Take the buffered rows up to `bound` (None: all of them), or only those below it."""
-        if bound is None:
-            taken, self._buffer = self._buffer, []
-            return taken
-        taken = []
-        while self._buffer:
-            piece = self._buffer[0]
-            rows = piece.keys.count_below(bound) if below else piece.keys.count_up_to(bound)
-            if rows == piece.batch.num_rows:
-                taken.append(self._buffer.pop(0))
-                continue
-            if rows:
-                taken.append(_part(piece, 0, rows))
-                self._buffer[0] = _part(piece, rows, piece.batch.num_rows - rows)
-            break
+        taken, self._buffer = cut_pieces(self._buffer, bound, below=below)
         return taken
-
-    def bytes_up_to(self, bound: bytes | None) -> int:
-        """About how much a cut would take."""
-        total = 0
-        for piece in self._buffer:
-            rows = piece.batch.num_rows if bound is None else piece.keys.count_up_to(bound)
-            total += piece.batch.nbytes * rows // piece.batch.num_rows
-            if rows < piece.batch.num_rows:
-                break
-        return total
-
-    def spaced_keys(self, bound: bytes | None, parts: int) -> list[bytes]:
-        """Keys that cut the rows up to a bound into so many parts."""
-        rows = sum(p.batch.num_rows if bound is None else p.keys.count_up_to(bound) for p in self._buffer)
-        wanted = [rows * part // parts for part in range(1, parts)]
-        found, before = [], 0
-        for piece in self._buffer:
-            end = before + piece.batch.num_rows
-            found += [piece.keys[row - before] for row in wanted if before <= row < end and row < rows]
-            before = end
-        return found
 
     def count_below(self, bound: bytes) -> int:
         """How many buffered rows lie below a key."""
         return sum(piece.keys.count_below(bound) for piece in self._buffer)
 
 
+def cut_pieces(pieces: list[Piece], bound: bytes | None, *, below: bool = False) -> tuple[list[Piece], list[Piece]]:
+    """Sorted pieces in two: the rows up to (or only below) a key, and the rest."""
+    if bound is None:
+        return pieces, []
+    for at, piece in enumerate(pieces):
+        total = piece.batch.num_rows
+        if piece.keys[-1] < bound:
+            continue
+        rows = piece.keys.count_below(bound) if below else piece.keys.count_up_to(bound)
+        if rows == total:
+            continue
+        if rows == 0:
+            return pieces[:at], pieces[at:]
+        return [*pieces[:at], _part(piece, 0, rows)], [_part(piece, rows, total - rows), *pieces[at + 1 :]]
+    return pieces, []
+
+
 def _part(piece: Piece, start: int, rows: int) -> Piece:
     batch = piece.batch.slice(start, rows)
-    return Piece(batch, Keys(piece.keys.array.slice(start, rows)), piece.number)
+    return Piece(batch, Keys(piece.keys.array.slice(start, rows)), piece.number, piece.row_bytes)
 
 
 def windows(sources: Sequence[Source], facts: RunFacts, *, most_bytes: int) -> Iterator[Window]:
@@ -178,8 +162,7 @@ def windows(sources: Sequence[Source], facts: RunFacts, *, most_bytes: int) -> I
     while True:
         bound = tree.key
         yield from _lone_ranges(sources, facts, bound)
-        for end in _ends(sources, bound, most_bytes):
-            cuts = [source.cut(end) for source in sources]
+        for cuts in _split([source.cut(bound) for source in sources], most_bytes):
             if any(cuts):
                 yield Window(cuts, unique, facts)
         if bound is None:
@@ -189,14 +172,21 @@ def windows(sources: Sequence[Source], facts: RunFacts, *, most_bytes: int) -> I
         tree.advance(reader.watermark)
 
 
-def _ends(sources: Sequence[Source], bound: bytes | None, most_bytes: int) -> Iterator[bytes | None]:
-    """Where to cut: at the bound, and before it if all buffers together reach it and make too large a window."""
-    sizes = [source.bytes_up_to(bound) for source in sources]
+def _split(cuts: list[list[Piece]], most_bytes: int) -> Iterator[list[list[Piece]]]:
+    """Cuts that are too large together (all sources may end at one key) in parts of about the size wanted."""
+    sizes = [sum(piece.batch.num_rows * piece.row_bytes for piece in pieces) for pieces in cuts]
     parts = -(-sum(sizes) // most_bytes)
-    if parts > 1:
-        largest = sources[max(range(len(sizes)), key=sizes.__getitem__)]
-        yield from largest.spaced_keys(bound, parts)
-    yield bound
+    largest = cuts[max(range(len(sizes)), key=sizes.__getitem__)]
+    rows = sum(piece.batch.num_rows for piece in largest)
+    for row in sorted({rows * part // parts for part in range(1, parts)}):
+        for piece in largest:
+            if row < piece.batch.num_rows:
+                halves = [cut_pieces(pieces, piece.keys[row]) for pieces in cuts]
+                yield [half[0] for half in halves]
+                cuts = [half[1] for half in halves]
+                break
+            row -= piece.batch.num_rows
+    yield cuts
 
 
 def _lone_ranges(sources: Sequence[Source], facts: RunFacts, bound: bytes | None) -> Iterator[Window]:

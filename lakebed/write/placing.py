@@ -29,7 +29,7 @@ from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 from lakebed.runner import Runner
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
-from lakebed.write.assign import Home, home_of_keys, homes
+from lakebed.write.assign import home_of_keys, homes
 from lakebed.write.operation import Operation
 from lakebed.write.scatter import GROUP_COLUMN, Pile, Scatter
 from lakebed.write.task import GroupTarget, Incoming, Target
@@ -59,7 +59,8 @@ class Placing:
     runner: Runner
     shape: TableShape
     _groups: dict[FileGroupId, int] = field(default_factory=dict)
-    _homes: dict[str, list[Home]] = field(default_factory=dict)
+    _rewritten: set[FileGroupId] = field(default_factory=set)
+    """Groups that take new keys: their base file is written anew, for other writers' indexes look for keys there."""
 
     # ------------------------------------------------------------------ before the write begins
     def pile_up(self, scatter: Scatter, rows: Iterable[pa.RecordBatch], deletes: Iterable[pa.RecordBatch]) -> None:
@@ -108,7 +109,7 @@ class Placing:
             if self.operation is Operation.DELETE:
                 return None
             return GroupTarget(group, Target.CREATE, None, may_roll=not index.is_hashed)
-        if not snapshot.config.is_mor or any(home.slice is piece for home in self._homes.get(group.partition_path, ())):
+        if not snapshot.config.is_mor or group in self._rewritten:
             return GroupTarget(group, Target.MERGE, piece)
         return GroupTarget(group, Target.APPEND, piece)
 
@@ -183,7 +184,7 @@ class Placing:
             wanted = located.column(RECORD_KEY).combine_chunks().filter(here)
             slices = () if self.operation.replaces else view.slices(path)
             places = homes(slices, int(share * len(wanted)), self.options, _new_file_id, is_mor=snapshot.config.is_mor)
-            self._homes[path] = [home for home in places if home.slice is not None]
+            self._rewritten |= {home.slice.file_group for home in places if home.slice is not None}
             chosen = pa.array([home.file_id for home in places]).take(index_array(home_of_keys(wanted, places)))
             ids = pc.replace_with_mask(ids, here, chosen)
         return located.set_column(position, located.schema.field(position), ids)

@@ -69,6 +69,7 @@ class Model:
     cells: dict[Key, Cell] = field(default_factory=dict)
     groups: set[tuple[str, int]] = field(default_factory=set)  # buckets that have a file
     writes: int = 0
+    log_compactions: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.columns = self.columns or [name for name, _ in self.shape.columns()]
@@ -116,11 +117,14 @@ class Model:
         return {key: version for key, version in self.snapshot().items() if version.write > after}
 
     def hudi_incremental(self, after: int) -> dict[Key, Version]:
-        """Hudi drops older versions first and merges what is left."""
+        """Hudi drops versions outside the range first and merges what is left. Log compactions are not in any range."""
+
+        def inside(version: Version | None) -> bool:
+            return version is not None and version.write > after and version.write not in self.log_compactions
 
         def fold(cell: Cell) -> Version | None:
-            base = cell.base if cell.base is not None and cell.base.write > after else None
-            return self.logs_first(Cell(base, tuple(v for v in cell.log if v.write > after)))
+            base = cell.base if inside(cell.base) else None
+            return self.logs_first(Cell(base, tuple(filter(inside, cell.log))))
 
         return self.snapshot(fold)
 
@@ -206,6 +210,7 @@ class Model:
                 self._settle(key, self.logs_first(cell))
         if kind == "log_compact":
             self.writes += 1  # Hudi's log compaction writes its own instant into the rows
+            self.log_compactions.add(self.writes)
             for key, cell in list(self.cells.items()):
                 folded = self._fold(cell.log)
                 if folded is not None:

@@ -295,7 +295,7 @@ def test_a_dotted_column_and_a_field_of_that_name_are_not_mixed_up() -> None:
     )
     assert file.matching_row_groups(column) == [1]
     assert file.matching_row_groups(field) == [2]
-    assert file.matching_row_groups(column & field) == [0, 1, 2, 3]
+    assert file.matching_row_groups(column & field & column) == [0, 1, 2, 3]
 
 
 def test_a_plain_scan_reads_no_statistics() -> None:
