@@ -12,7 +12,7 @@ WORKERS ?= 2
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(BIN)/python
 
-.PHONY: help setup demo test lint format types interop interop-full bench docs clean java
+.PHONY: help setup demo test lint format interop interop-full bench docs clean java
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "  make %-14s %s\n", $$1, $$2}'
@@ -63,7 +63,7 @@ bench: setup ## Benchmarks: ratios against the floor in the same run
 	$(BIN)/python -m benchmarks.run
 
 docs: setup ## Regenerate docs/configs.md from the option declarations
-	$(BIN)/python -m lakebed.config.options > docs/configs.md
+	$(BIN)/python docs/generate.py
 
 clean: ## Remove environments and caches
 	rm -rf $(VENV) $(HUDI_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache

@@ -1,0 +1,80 @@
+"""Writes the pages that are derived from the source: options from their declarations, byte pictures from the codecs.
+
+python docs/generate.py          write docs/configs.md and docs/format/*.md
+python docs/generate.py --check  fail if a page is out of date
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import textwrap
+from pathlib import Path
+
+from lakebed.config.option import markdown_table
+from lakebed.config.options import ReadOptions, TableConfig
+from lakebed.config.write_options import WriteOptions
+from lakebed.index.options import IndexOptions
+from lakebed.txn.options import TxnOptions
+
+ROOT = Path(__file__).parent
+GROUPS = (
+    ("Reading", ReadOptions, "Given to `lakebed.open(options=...)`, `scan(options=...)` or by name."),
+    ("Writing", WriteOptions, "Given to each write as `options={...}`, or to `lakebed.open`."),
+    ("Indexes", IndexOptions, "Kept in the table's properties by `lakebed.create`; a write may add what they lack."),
+    ("Transactions", TxnOptions, "How writers are kept apart."),
+    ("Table properties", TableConfig, "What `hoodie.properties` says; set when a table is made."),
+)
+FORMATS = {
+    "names.md": ("names",),
+    "properties.md": ("table_files",),
+    "timeline.md": ("timeline_files", "avro"),
+    "log_v1.md": ("log_block", "log_v1", "block_content", "avro_columns"),
+    "log_v2.md": ("log_v2",),
+    "hfile.md": ("hfile", "hfile_layout", "hfile_writer"),
+    "metadata.md": ("metadata_keys", "metadata_records"),
+    "bloom_filter.md": ("bloom_filter",),
+    "parquet_footer.md": ("parquet_footer",),
+    "hashing_meta.md": ("hashing_meta",),
+}
+
+
+def pages() -> dict[Path, str]:
+    """Every derived page and its text."""
+    options = [
+        "# Options",
+        "",
+        "Made from the declarations in `lakebed/config`; `make docs` writes this page anew.",
+        "",
+    ]
+    for title, group, where in GROUPS:
+        options += [f"## {title}", "", where, "", markdown_table(group).strip(), ""]
+    found = {ROOT / "configs.md": "\n".join(options).rstrip() + "\n"}
+    for name, modules in FORMATS.items():
+        parts = ["<!-- Made from the docstrings of the codecs by `make docs`. -->", ""]
+        for module in modules:
+            source = ROOT.parent / "lakebed" / "format" / f"{module}.py"
+            text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+            title, _, rest = text.partition("\n")
+            parts += [f"# `lakebed/format/{module}.py`", "", title, "", textwrap.dedent(rest).strip(), ""]
+        found[ROOT / "format" / name] = "\n".join(parts).rstrip() + "\n"
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or compare them."""
+    stale = []
+    for path, text in pages().items():
+        if "--check" in arguments:
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                stale.append(path.relative_to(ROOT.parent))
+        else:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    for path in stale:
+        print(f"{path} is out of date: run `make docs`")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
