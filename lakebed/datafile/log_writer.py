@@ -7,8 +7,8 @@
 
 Log compaction needs the first: dropping an unconditional delete that a later insert follows would let an older row
 with a greater ordering value come back. Otherwise a key is in one of the three only. `write_rows` takes all columns but
-the partition path and the file name, which in logs is the file id. Deletes come as `_hoodie_record_key` and the ordering columns, all of
-them null where the delete has no ordering value; an ordering column that is missing is null.
+the partition path and the file name, which in logs is the file id. Deletes come as `_hoodie_record_key` and the
+ordering columns, all of them null where the delete has no ordering value; one that is missing is null.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from lakebed.model.schema_evolution import Renames
 SORTED_KEY = "lakebed.sorted"
 SORTED_UTF8 = "utf8"
 READ_BUFFER = 128 * 1024
+WHOLE_GROUP = 1024 * 1024
 _TAIL = 64 * 1024
 """How much of the end is read at first: most footers fit, and a second read is a second request."""
 _ARROW_SCHEMA = "ARROW:schema"
@@ -66,15 +67,15 @@ class ParquetSource:
         self._file = file
         with arrow_errors(label):
             self._footer_bytes, self._footer_start = self._read_footer()
+            metadata = _arrow_metadata(self._footer_bytes)
             self._parquet = pq.ParquetFile(
                 file,
-                metadata=_arrow_metadata(self._footer_bytes),
+                metadata=metadata,
                 pre_buffer=False,
-                buffer_size=read_buffer,
+                buffer_size=read_buffer if _is_large(metadata) else 0,
                 coerce_int96_timestamp_unit="us",
                 page_checksum_verification=True,
             )
-            metadata = self._parquet.metadata
             self.schema: pa.Schema = checked_schema(self._parquet.schema_arrow, label)
             self.num_rows: int = metadata.num_rows
             self._rows: list[int] = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
@@ -292,6 +293,16 @@ class ParquetSource:
         if self._file.read(len(MAGIC)) != MAGIC:
             raise CorruptTable("the file does not begin as a Parquet file", file=self.label, offset=0)
         return data, start
+
+
+def _is_large(metadata: pq.FileMetaData) -> bool:
+    """Whether columns must be read through a buffer to bound memory.
+
+    Where they need not be, reading them whole takes fewer requests, and a page whose header lies about its size is
+    found out before Arrow allocates for it: the buffered reader takes up to 2 GB for such a page.
+    """
+    groups = (metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    return any(size > WHOLE_GROUP for size in groups)
 
 
 def _arrow_metadata(footer: bytes) -> Any:

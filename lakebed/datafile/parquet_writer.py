@@ -104,17 +104,19 @@ class ParquetEncoder:
         return self._sink.tell()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        most = self._row_group_rows
-        if batch.nbytes > self._options.row_group_size:
-            most = max(1, min(most, batch.num_rows * self._options.row_group_size // batch.nbytes))
+        limit, size = self._options.row_group_size, batch.nbytes
+        most = self._row_group_rows if size <= limit else max(1, batch.num_rows * limit // size)
         at = 0
         while at < batch.num_rows:
             part = batch.slice(at, min(most, self._row_group_rows - self._rows))
+            if self._rows and self._bytes + part.nbytes > limit:
+                self._flush()
+                continue
             at += part.num_rows
             self._gathered.append(part)
             self._rows += part.num_rows
             self._bytes += part.nbytes
-            if self._rows >= self._row_group_rows or self._bytes >= self._options.row_group_size:
+            if self._rows >= self._row_group_rows:
                 self._flush()
 
     def close(self, footer: Mapping[str, str]) -> tuple[ColumnSummary, ...]:

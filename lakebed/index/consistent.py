@@ -1,18 +1,25 @@
 """The bucket index with consistent hashing: each partition has a ring of buckets that can be split and merged.
 
 The ring of a partition is a file; the newest one whose instant completed counts, and the first writer into a partition
-leaves the initial one. Two writers that do so at once write the same bytes.
+leaves the initial one. Two writers that do so at once write the same bytes. A write that replaces a partition leaves a
+ring of new file groups, named after the old ones, which counts from its commit on: an id that was retired stays so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import CorruptTable
-from lakebed.format.hashing_meta import HashingMetadata, initial_hashing, parse_hashing_meta, render_hashing_meta
+from lakebed.format.hashing_meta import (
+    HashingMetadata,
+    initial_hashing,
+    name_uuid,
+    parse_hashing_meta,
+    render_hashing_meta,
+)
 from lakebed.format.names import (
     INITIAL_HASHING_INSTANT,
     hashing_meta_dir,
@@ -48,6 +55,17 @@ def load_hashing(client: MetaClient, partition_path: str) -> HashingMetadata | N
     if found.partition_path != partition_path:
         raise CorruptTable(f"the hashing metadata is that of the partition {found.partition_path!r}", file=path)
     return found
+
+
+def save_hashing(client: MetaClient, ring: HashingMetadata) -> None:
+    """Write a ring down; it counts once its instant is completed, the initial one at once."""
+    path = f"{hashing_meta_dir(ring.partition_path)}/{hashing_meta_file_name(ring.instant)}"
+    client.storage.put_if_absent(path, render_hashing_meta(ring))
+
+
+def mark_committed(client: MetaClient, partition_path: str, instant_time: str) -> None:
+    """Say that the ring of an instant counts, also for those who no longer find the instant on the timeline."""
+    client.storage.put_if_absent(f"{hashing_meta_dir(partition_path)}/{instant_time}{_COMMIT_MARK}", b"")
 
 
 @dataclass(slots=True)
@@ -89,18 +107,22 @@ class ConsistentBucketIndex:
         return with_places(rows, Places(tuple(locations), of_row))
 
     def ring(self, partition_path: str) -> HashingMetadata:
-        """The partition's ring; a new partition gets its initial one."""
+        """The partition's ring; that of a new partition is not saved yet."""
         if partition_path not in self._rings:
-            client = self.context.client
-            found = load_hashing(client, partition_path)
-            if found is None:
-                initial = initial_hashing(partition_path, self.num_buckets)
-                path = f"{hashing_meta_dir(partition_path)}/{hashing_meta_file_name()}"
-                written = client.storage.put_if_absent(path, render_hashing_meta(initial))
-                found = initial if written else load_hashing(client, partition_path)
-                assert found is not None
-            self._rings[partition_path] = found
+            found = load_hashing(self.context.client, partition_path)
+            self._rings[partition_path] = found or initial_hashing(partition_path, self.num_buckets)
         return self._rings[partition_path]
+
+    def save_initial(self, partition_path: str) -> None:
+        """Leave the ring of a partition that gets its first rows, for every later writer to find."""
+        if load_hashing(self.context.client, partition_path) is None:
+            save_hashing(self.context.client, self.ring(partition_path))
+
+    def renewed(self, partition_path: str, instant_time: str = "") -> HashingMetadata:
+        """The ring with new file groups in all places; the same for whoever asks."""
+        old = self.ring(partition_path)
+        nodes = tuple(replace(node, file_id_prefix=name_uuid(f"after {node.file_id}".encode())) for node in old.ring)
+        return HashingMetadata(partition_path, nodes, instant_time, old.seq_no + 1)
 
     def _base_instants(self, partition_path: str) -> dict[str, str]:
         if partition_path not in self._instants:

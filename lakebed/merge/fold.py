@@ -1,15 +1,15 @@
 """Which version of a repeated key survives, for all repeated keys of a window at once.
 
-The versions of a key stand in fold order, base first. Folding them one by one would be a loop per row; these rules have a
-closed form over segments (`numpy.ufunc.reduceat`):
+The versions of a key stand in fold order, base first. Folding them one by one would be a loop per row; these rules have
+a closed form over segments (`numpy.ufunc.reduceat`):
 
     commit time    the last version
     event time     everything up to the last *unconditional* delete is gone, and whatever follows it beats it; of the
-                   versions after it the greatest ordering value wins, the later one of equals. A delete with an ordering
-                   value is a version like any other
+                   versions after it the greatest ordering value wins, the later one of equals. A delete with an
+                   ordering value is a version like any other
 
-One exception to "the later one of equals": a base row of a later commit than the log row it ties with stays (writers that
-do not block each other may compact in between, and the answer must not depend on when).
+One exception to "the later one of equals": a base row of a later commit than the log row it ties with stays (writers
+that do not block each other may compact in between, and the answer must not depend on when).
 """
 
 from __future__ import annotations

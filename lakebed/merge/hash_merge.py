@@ -1,9 +1,9 @@
 """The merge for runs that are not sorted: base rows stream through in their own order, log versions are looked up.
 
-All log rows are held in memory, sorted by key so that the versions of a key stand together; every base batch is looked up
-among the distinct keys (`key_index.py`), and the keys that no base row claimed come last, as inserts. The fold is the
-same as in the sorted merge, from the base upward. When the logs outgrow the memory given, everything goes through the
-sorted merge instead, which spills; then rows come in key order.
+All log rows are held in memory, sorted by key so that the versions of a key stand together; every base batch is looked
+up among the distinct keys (`key_index.py`), and the keys that no base row claimed come last, as inserts. The fold is
+the same as in the sorted merge, from the base upward. When the logs outgrow the memory given, everything goes through
+the sorted merge instead, which spills; then rows come in key order.
 """
 
 from __future__ import annotations

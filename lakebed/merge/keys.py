@@ -2,12 +2,12 @@
 
     keys of a window, sorted      tenant:acme,order:00041702,line:0017
                                   tenant:acme,order:00041955,line:0003
-                                  `---- all keys share ----'`v-'``--'vv    v: bytes that vary; the head packs the first 8
+                                                         vvv        vv    bytes that vary; the head packs the first 8
 
 Comparing heads decides nearly every comparison at the speed of numpy. Bytes that are the same in all keys of the window
 decide nothing, so they are left out: a prefix always (a window of sorted runs lies between two keys that share it), and
-bytes in the middle when all keys have one length. If at most eight bytes vary, heads are the keys: equal heads mean equal
-keys. Otherwise Arrow compares the keys themselves wherever two heads tie.
+bytes in the middle when all keys have one length. If at most eight bytes vary, heads are the keys: equal heads mean
+equal keys. Otherwise Arrow compares the keys themselves wherever two heads tie.
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
-"""The order of keys, said once, and the tree that keeps k runs in that order.
+r"""The order of keys, said once, and the tree that keeps k runs in that order.
 
-**Key order is unsigned UTF-8 byte order**: what `bytes` compares by in Python, what Arrow, Parquet statistics, HFile and
-Spark's UTF8_BINARY use. It is not Java's `String.compareTo`: U+FFFD (EF BF BD) sorts before an emoji (F0 9F ..) here,
-and after it there. Nothing in lakebed compares record keys in any other way.
+**Key order is unsigned UTF-8 byte order**: what `bytes` compares by in Python, what Arrow, Parquet statistics, HFile
+and Spark's UTF8_BINARY use. It is not Java's `String.compareTo`: U+FFFD (EF BF BD) sorts before an emoji (F0 9F ..)
+here, and after it there. Nothing in lakebed compares record keys in any other way.
 
 A loser tree holds, at every inner node, the run that lost there, and at the top the run that won:
 
             winner                     leaf i of k lives at node k + i, its parent is node (k + i) // 2;
               |                        when the winner gets a new key only the path from its leaf to the top
            [loser]         node 1      is replayed: at most ceil(log2 k) comparisons, half of a binary heap's
-          /       \\
+          /       \
      [loser]     [loser]   2, 3        runs with equal keys come out in run order, oldest first, which is the
-      /   \\       /   \\                order in which the versions of a key are folded
+      /   \       /   \                order in which the versions of a key are folded
     run0 run1  run2  run3  4 .. 7
 
-In the vector merge the tree orders *runs*, by the last key each has buffered, and numpy orders the rows (`row_order.py`).
-`merge_rows` is the textbook use, a row at a time: too slow for data, right for tests to compare with.
+In the vector merge the tree orders *runs*, by the last key each has buffered, and numpy orders the rows
+(`row_order.py`). `merge_rows` is the textbook use, a row at a time: too slow for data, right for tests to compare with.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def key_bytes(key: str) -> bytes:
 
 
 class LoserTree:
-    """The smallest of k keys, kept smallest while one key after the other moves up; None sorts last, as an exhausted run."""
+    """The smallest of k keys, while one key after the other moves up; None, an exhausted run, sorts last."""
 
     def __init__(self, keys: Sequence[bytes | None]) -> None:
         self.comparisons = 0

@@ -1,8 +1,8 @@
 """Merge vectors: which rows of which run are dead, one bit a row, from keys and ordering values alone.
 
-When a merge picks whole records, its result is nothing but a set of dead rows per file. Any Parquet reader can then read
-base files and logs side by side and drop those rows, with its own filters and column pruning. Bit i of word i // 64 stands
-for row i in file order, least significant bit first; tombstones are dead too.
+When a merge picks whole records, its result is nothing but a set of dead rows per file. Any Parquet reader can then
+read base files and logs side by side and drop those rows, with its own filters and column pruning. Bit i % 64 of word
+i // 64 stands for row i in file order, least significant bit first; tombstones are dead too.
 """
 
 from __future__ import annotations

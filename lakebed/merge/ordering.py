@@ -6,6 +6,8 @@ compare as Java's do (-0.0 below 0.0, NaN above all). Several ordering fields co
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,7 +57,8 @@ def _dense(column: pa.Array) -> Ints:
         return _dense_integers(direct)
     kind = column.type
     if column.null_count and (pa.types.is_decimal(kind) or pa.types.is_uint64(kind)):
-        column = pc.fill_null(column, pa.scalar(0).cast(kind))
+        zero = Decimal(0) if pa.types.is_decimal(kind) else 0
+        column = pc.fill_null(column, pa.scalar(zero, kind))
     order = numbers(pc.array_sort_indices(column, null_placement="at_start"), np.uint64).astype(np.int64)
     in_order = column.take(index_array(order))
     ranks = np.zeros(len(column), np.int64)

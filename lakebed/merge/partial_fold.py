@@ -6,12 +6,14 @@ Folding from the base upward, a version either wins over what has been gathered 
     loses    nothing, except that with a fill mode its columns replace what says nothing in the winner
     deletes  a delete that wins ends the key; what comes after fills nothing from before it
 
-As segments: let `start` be the first winning row after the last winning delete. A column then comes from the last winner
-that says something, else from the first loser that does (it filled the gap and nobody replaced it), else it stays empty.
+As segments: let `start` be the first winning row after the last winning delete. A column then comes from the last
+winner that says something, else from the first loser that does (it filled the gap and nobody replaced it), else it
+stays empty.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,8 +101,6 @@ def silent(column: pa.Array, name: str, rule: MergeRule) -> Bools:
     empty = ~valid(column)
     default = rule.column_defaults.get(name)
     if default is not None:
-        try:
+        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):  # nested: only null is silent
             empty |= truths(pc.equal(column, pa.scalar(default, column.type)))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-            pass  # a default of a nested type: only null is silent
     return empty

@@ -1,9 +1,9 @@
 """What wins within a key: the table's rule as a value, and the door for rules of one's own.
 
 The rule is applied as a fold from the oldest version of a key to the newest, so that the answer is what copy-on-write
-would hold (fold.py and partial_fold.py do it for the built-in modes). A custom merger comes in through one of two doors:
-`merge_batch` gets two tables of equal length, row i of the one older than row i of the other, and answers with a table of
-as many rows; `FunctionMerger` wraps a plain Python function of two rows, which is easy to write and slow.
+would hold (fold.py and partial_fold.py do it for the built-in modes). A custom merger comes in through one of two
+doors: `merge_batch` gets two tables of equal length, row i of the one older than row i of the other, and answers with
+a table of as many rows; `FunctionMerger` wraps a plain Python function of two rows, which is easy to write and slow.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def why_not_among_logs(runs: list[Run], rule: MergeRule) -> str | None:
     """Why merging these runs without the older ones below them could change the final answer; None if it cannot.
 
     Folding from the base upward and folding the logs first agree for whole records (with an unconditional delete kept
-    before what follows it) and for fills by commit time. Once a late version may fill a winner, or only some columns of a
-    row exist, they do not: which version counts as late depends on what lies below.
+    before what follows it) and for fills by commit time. Once a late version may fill a winner, or only some columns of
+    a row exist, they do not: which version counts as late depends on what lies below.
     """
     if rule.mode is MergeMode.CUSTOM:
         merger = merger_for(rule.merger)

@@ -3,12 +3,12 @@
 The rows of a window are numbered through, source after source, oldest first. The answer is `order`, those numbers by
 (key, age), and `first`, true where a new key begins. Two ways lead there:
 
-    one source holds most rows    sort the other rows, then look up where each of their keys falls among the big source's
-                                  (`searchsorted`); the big source itself is never sorted
+    one source holds most rows    sort the other rows, then look up where each of their keys falls among the big
+                                  source's (`searchsorted`); the big source itself is never sorted
     no source does                sort the whole window; numpy's stable sort finds the ascending stretches by itself
 
-Both compare key heads (keys.py). Where heads tie, equality is decided by Arrow on the whole keys, and rows whose heads tie
-without being equal are put in order by Arrow's sort: exact in every case, fast in the usual one.
+Both compare key heads (keys.py). Where heads tie, equality is decided by Arrow on the whole keys, and rows whose heads
+tie without being equal are put in order by Arrow's sort: exact in every case, fast in the usual one.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ def _look_up(
     at = many.searchsorted(wanted)
     hit = many[np.minimum(at, len(many) - 1)] == wanted
     hit &= at < len(many)
-    matched = hit if given.exact else _match(hit, many, start, wanted, at, few[begins], all_keys)
+    matched = (
+        hit if given.exact else _match(hit, at, few[begins], many=many, start=start, wanted=wanted, all_keys=all_keys)
+    )
     if matched is None:
         return None
 
@@ -125,7 +127,7 @@ def _look_up(
 
 
 def _match(
-    hit: Bools, many: Heads, start: int, wanted: Heads, at: Ints, rows: Ints, all_keys: Callable[[], pa.Array]
+    hit: Bools, at: Ints, rows: Ints, *, many: Heads, start: int, wanted: Heads, all_keys: Callable[[], pa.Array]
 ) -> Bools | None:
     """Which wanted keys the big source has; corrects `at` where the head alone pointed to the wrong row."""
     hits = np.flatnonzero(hit)

@@ -3,9 +3,9 @@
     runs, oldest first -> sources (a window buffered in front of each) -> windows cut at the watermark
                        -> row order -> fold of repeated keys -> batches
 
-Runs that are not sorted are sorted first, neighbours together. Memory is shared among k sources: what they buffer, and as
-much again for the window at work and its output. When that leaves too little for each, the oldest logs are merged into
-one in a pass of their own; nothing is folded there, so the answer is the same.
+Runs that are not sorted are sorted first, neighbours together. Half of the memory is shared among k sources for what
+they buffer, the rest is for the window at work and its output. When that leaves too little for each, neighbouring logs
+are merged into one in a pass of their own; nothing is folded there, so the answer is the same.
 """
 
 from __future__ import annotations

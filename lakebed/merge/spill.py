@@ -1,8 +1,8 @@
 """What does not fit into memory: sorted pieces of unsorted runs, and runs merged in passes, as Arrow files on disk.
 
 Rows of several runs that are sorted together keep their run's number in a column, and nothing is folded on the way:
-versions of a key stay side by side in fold order. So a pass cannot change an answer, whatever the merge rule, and needs no
-notion of which rules may be applied in parts.
+versions of a key stay side by side in fold order. So a pass cannot change an answer, whatever the merge rule, and needs
+no notion of which rules may be applied in parts.
 """
 
 from __future__ import annotations

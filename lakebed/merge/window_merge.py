@@ -94,7 +94,11 @@ class WindowMerge:
         if self._keep_deletes:
             keep[groups.slots[verdict.barrier[verdict.barrier >= 0]]] = True
         rows = order[keep]
-        ops = self._group_ops(window, order, keep, deleted, groups, verdict) if self._keep_deletes else None
+        ops = (
+            self._group_ops(window, order, keep, deleted=deleted, groups=groups, verdict=verdict)
+            if self._keep_deletes
+            else None
+        )
         if not picks and extra is None:
             return Chosen(rows, ops)
         alive = np.flatnonzero(~verdict.gone)
@@ -113,7 +117,7 @@ class WindowMerge:
         return np.where(bare, Op.DELETE, np.where(gone, Op.DELETE_WITH_ORDERING, Op.ROW)).astype(np.int8)
 
     def _group_ops(
-        self, window: Window, order: Ints, keep: Bools, deleted: Bools | None, groups: Groups, verdict: Verdict
+        self, window: Window, order: Ints, keep: Bools, *, deleted: Bools | None, groups: Groups, verdict: Verdict
     ) -> npt.NDArray[np.int8]:
         """The same, except that a custom merger may have ended a key, and that a kept barrier is unconditional."""
         kinds = np.zeros(len(order), np.int8)

@@ -157,7 +157,7 @@ def resolve_range(
 
 
 def _range_end(client: MetaClient, value: str | dt.datetime | dt.date) -> str:
-    if isinstance(value, str) and value.strip("0") == "":
+    if isinstance(value, str) and value and value.strip("0") == "":
         return "0" * 17
     return to_instant_time(value, client.config.timezone)
 

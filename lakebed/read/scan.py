@@ -1,8 +1,8 @@
 """A scan: what to read, as a frozen value, and the ways to get its rows out.
 
 Every method that narrows a scan returns a new one; nothing is read before `to_batches`, `to_arrow`, `count` or
-`explain` is called. Files are planned anew each time, so a kept scan of "now" sees what is committed later, while a
-scan with a fixed time keeps its answer.
+`explain` is called. A scan belongs to the moment at which its table was opened or refreshed and keeps its answer, until
+a clean removes the files.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Scan:
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
-        return self.plan().schema
+        return output_schema(table_shape(self.client, self._time_range().at).schema, self.columns)
 
     def plan(self) -> Plan:
         """Which files will be read, and why the others will not."""
@@ -109,11 +109,13 @@ class Scan:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as a stream of Arrow batches, with memory bounded by the options."""
-        plan = self.plan()
+        return self._batches(self.plan())
+
+    def _batches(self, plan: Plan) -> Iterator[pa.RecordBatch]:
         left = self.limit_rows
         if left == 0:
             return
-        threads = min(self.options.threads or os.cpu_count() or 1, max(1, len(plan.splits)))
+        threads = self._threads(plan)
         reader = plan.reader.with_share(threads)
         for batch in stream_batches(reader.read, plan.splits, threads):
             if left is not None:
@@ -123,16 +125,21 @@ class Scan:
             if left == 0:
                 return
 
+    def _threads(self, plan: Plan) -> int:
+        return min(self.options.threads or os.cpu_count() or 1, max(1, len(plan.splits)))
+
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as an Arrow stream reader, for DuckDB, polars and others that pull."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+        plan = self.plan()
+        return pa.RecordBatchReader.from_batches(plan.schema, self._batches(plan))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> pa.Table:
         """All rows as one Arrow table."""
-        return pa.Table.from_batches(list(self.to_batches()), schema=self.schema)
+        plan = self.plan()
+        return pa.Table.from_batches(list(self._batches(plan)), schema=plan.schema)
 
     def to_pandas(self, **kwargs: Any) -> Any:
         """All rows as a pandas frame."""
@@ -151,8 +158,10 @@ class Scan:
         if self.limit_rows is not None:
             return sum(batch.num_rows for batch in self.to_batches())
         plan = replace(self, columns=()).plan()
-        tasks = [_Count(plan.reader, split) for split in plan.splits]
-        return sum(self.runner.map(_Count.run, tasks, label="count"))
+        threads = self._threads(plan)
+        reader = plan.reader.with_share(threads)
+        runner = replace(self.runner, threads=threads) if isinstance(self.runner, LocalRunner) else self.runner
+        return sum(runner.map(_Count.run, [_Count(reader, split) for split in plan.splits], label="count"))
 
     def explain(self) -> str:
         """The plan in words: what is read, what was pruned and why, and how slices are merged."""

@@ -1,5 +1,5 @@
 # Paths stay strings here, so that a large listing costs no object per name.
-# ruff: noqa: PTH100, PTH104, PTH108, PTH112, PTH120
+# ruff: noqa: PTH100, PTH104, PTH106, PTH108, PTH112, PTH120
 """Tables on a local disk, with the two guarantees a plain file system does not give by itself.
 
 A name must appear once and whole: every write goes to a temporary first, is flushed to disk, and takes its final name
@@ -40,6 +40,7 @@ from lakebed.storage.posix import (
     sync_folder,
     write_all,
 )
+from lakebed.storage.process import Process
 from lakebed.storage.storage import FileInfo, OutputFile, check_range, checked_file, checked_folder, joined
 
 TEMP_DIR = ".hoodie/.temp"
@@ -180,7 +181,20 @@ class LocalStorage:
                 folders.add(os.path.dirname(located))
         for folder in sorted(folders):
             with suppress(FileNotFoundError), os_errors(folder):
-                sync_folder(folder)
+                sync_folder(self._without_empty(folder))
+
+    def _without_empty(self, folder: str) -> str:
+        """Remove a folder of short-lived files that became empty, and its empty parents; what of them is left."""
+        top = f"{self._base}/{TEMP_DIR}"
+        while folder.startswith(f"{top}/"):
+            try:
+                os.rmdir(folder)
+            except FileNotFoundError:
+                pass
+            except OSError:
+                break  # not empty
+            folder = os.path.dirname(folder)
+        return folder
 
     # Names and temporaries
 
@@ -234,7 +248,7 @@ class LocalStorage:
         return made
 
     def _create_temporary(self, path: str) -> tuple[int, str]:
-        temp = f"{self._temp_folder(path)}/{TEMP_PREFIX}{uuid4().hex}"
+        temp = f"{self._temp_folder(path)}/{temporary_name()}"
         return os.open(temp, CREATE_FLAGS, 0o666), temp
 
     @contextmanager
@@ -314,6 +328,16 @@ class _LocalOutput(OutputFile):
             self._file.close()
         with suppress(OSError):
             os.unlink(self._temp)
+
+
+def temporary_name() -> str:
+    """A new name for a temporary; it says whose it is, so that those of the dead can be told from the others."""
+    return f"{TEMP_PREFIX}{Process.current()}.{uuid4().hex}"
+
+
+def owner_of_temporary(name: str) -> Process | None:
+    """The process that a temporary belongs to."""
+    return Process.parse(name.removeprefix(TEMP_PREFIX).rpartition(".")[0]) if name.startswith(TEMP_PREFIX) else None
 
 
 def _info(path: str, found: os.stat_result) -> FileInfo:

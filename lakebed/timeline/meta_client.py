@@ -5,7 +5,8 @@ client is one moment of a table: `reload()` gives a new one, so that a plan made
 It can be pickled; what was read along the way (bodies, history) is left behind and read again where it is needed.
 
     committed(begin) = a completed write of the active timeline, or of the history, or older than the first write that
-                       the active timeline holds without a savepoint: archiving takes instants oldest first
+                       the active timeline holds without a savepoint (archiving takes instants oldest first), unless
+                       the active timeline knows that it was rolled back
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from lakebed.model.actions import (
     CommitMetadata,
     CompactionPlan,
     RequestedReplace,
+    RestoreMetadata,
+    RollbackMetadata,
     SavepointMetadata,
 )
 from lakebed.model.files import FileGroupId
@@ -128,9 +131,21 @@ class MetaClient:
         known = self.timeline.find(begin)
         if known is not None and not known.is_completed:
             return False
-        if self.is_before_timeline(begin):
+        if self.is_before_timeline(begin) and begin not in self._undone:
             return True
         return any(instant.action.adds_files for instant in self.history.find(begin))
+
+    @cached_property
+    def _undone(self) -> frozenset[str]:
+        """Begins that completed rollbacks and restores of the active timeline undid. A service may have run again."""
+        found: set[str] = set()
+        for instant in self.timeline.completed.of_actions(Action.ROLLBACK, Action.RESTORE):
+            body = self.body(instant)
+            if isinstance(body, RollbackMetadata):
+                found.update(body.commits)
+            elif isinstance(body, RestoreMetadata):
+                found.update(body.instants)
+        return frozenset(found)
 
     def completion_time(self, begin: str) -> str | None:
         """When the write with this begin became visible, None when nobody knows of it."""

@@ -1,25 +1,35 @@
-"""Finding a table: `hoodie.properties`, its backup, and a helpful answer when there is neither.
+"""`hoodie.properties`: found, read, rewritten; its backup, and a helpful answer when there is neither.
 
     replace:   write hoodie.properties.backup (the old)  ->  rewrite hoodie.properties  ->  delete the backup
 
 A writer that dies in the middle leaves a missing or half-written file, and the backup is then the truth. A file is
 whole when it names the table and its version and its checksum fits; while a backup lies beside it, a file without a
-checksum is taken for half-written.
+checksum is taken for half-written. Our own rewrite is one compare-and-swap, so that of two programs that change the
+file at once neither undoes the other; the backup is for those whose writes are not atomic, and costs two requests.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from itertools import islice
 
 from lakebed.config.options import TableConfig
-from lakebed.errors import CorruptTable, TableNotFound
-from lakebed.format.names import HOODIE_DIR, PROPERTIES_BACKUP_FILE, PROPERTIES_FILE
-from lakebed.format.table_files import CHECKSUM_KEY, TABLE_NAME_KEY, parse_properties, verify_checksum
+from lakebed.errors import ConflictError, CorruptTable, StorageUnavailable, TableNotFound
+from lakebed.format.names import HOODIE_DIR, PROPERTIES_BACKUP_FILE, PROPERTIES_FILE, TEMP_DIR
+from lakebed.format.table_files import (
+    CHECKSUM_KEY,
+    TABLE_NAME_KEY,
+    parse_properties,
+    render_properties,
+    table_checksum,
+    verify_checksum,
+)
 from lakebed.storage.storage import Storage
 
 _VERSION_KEY = "hoodie.table.version"
 _LOOKED_AT = 50
 _SHOWN = 5
+_TRIES = 20
 
 
 def load_table_config(storage: Storage) -> TableConfig:
@@ -38,13 +48,65 @@ def load_table_config(storage: Storage) -> TableConfig:
         return TableConfig.from_properties(backup, PROPERTIES_BACKUP_FILE)
     if properties is not None:
         return TableConfig.from_properties(properties, PROPERTIES_FILE)
-    if any(True for _ in storage.list(HOODIE_DIR)) or any(True for _ in storage.list_folders(HOODIE_DIR)):
+    if any(storage.list(HOODIE_DIR)) or any(folder != TEMP_DIR for folder in storage.list_folders(HOODIE_DIR)):
         raise CorruptTable(
             "the table's properties are missing, and so is their backup",
             file=PROPERTIES_FILE,
             hint="Restore the file from a copy, or create the table anew elsewhere and copy the data.",
         )
     raise TableNotFound(f"there is no table at {storage.url}: {_what_is_there(storage)}")
+
+
+def update_properties(
+    storage: Storage, changes: Mapping[str, str], removals: Collection[str] = (), *, comment: str = "Updated by lakebed"
+) -> TableConfig:
+    """Set and remove properties in one step; the configuration as it is then. Safe to do again after any failure."""
+    for _ in range(_TRIES):
+        data, version = _current(storage)
+        properties = parse_properties(data, PROPERTIES_FILE)
+        wanted = {key: value for key, value in properties.items() if key not in removals} | dict(changes)
+        wanted[CHECKSUM_KEY] = str(table_checksum(wanted))
+        config = TableConfig.from_properties(wanted, PROPERTIES_FILE)
+        if wanted == properties:
+            storage.delete([PROPERTIES_BACKUP_FILE])
+            return config
+        storage.put(PROPERTIES_BACKUP_FILE, data)
+        rendered = render_properties(wanted, [comment])
+        if _swapped(storage, rendered, version):
+            storage.delete([PROPERTIES_BACKUP_FILE])
+            return config
+    raise ConflictError("others keep changing the table's properties", file=PROPERTIES_FILE)
+
+
+def _current(storage: Storage) -> tuple[bytes, str]:
+    """The properties to start from, with their version; a rewrite that died half way is first taken back."""
+    load_table_config(storage)  # says what is wrong when there is neither a whole file nor a whole backup
+    try:
+        data, version = storage.read_versioned(PROPERTIES_FILE)
+    except FileNotFoundError:
+        storage.put_if_absent(PROPERTIES_FILE, storage.read(PROPERTIES_BACKUP_FILE))
+        return storage.read_versioned(PROPERTIES_FILE)
+    backup = _backup(storage)
+    if backup is None:
+        return data, version
+    try:
+        is_whole = CHECKSUM_KEY in (_whole(storage, PROPERTIES_FILE) or {})
+    except CorruptTable:
+        is_whole = False
+    if not is_whole:
+        storage.compare_and_swap(PROPERTIES_FILE, storage.read(PROPERTIES_BACKUP_FILE), version)
+        return storage.read_versioned(PROPERTIES_FILE)
+    return data, version
+
+
+def _swapped(storage: Storage, data: bytes, version: str) -> bool:
+    """Whether our bytes are the file now; after a lost answer the file itself tells."""
+    try:
+        return storage.compare_and_swap(PROPERTIES_FILE, data, version)
+    except StorageUnavailable:
+        if storage.read(PROPERTIES_FILE) == data:
+            return True
+        raise
 
 
 def _whole(storage: Storage, file: str) -> dict[str, str] | None:

@@ -8,6 +8,7 @@ Only plain writes are undone. Planned compactions, log compactions and clusterin
 cleans and restores are carried on by their own services. Leftovers are markers and heartbeats of instants that are not
 pending: a writer that died just after its commit, a claim that never became an instant, a task that ran on after its
 write was undone. Such a task's files are found by their markers and deleted, unless the instant's commit names them.
+Temporaries go when the process that made them is gone, or, if that was elsewhere, when they are a day old.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from __future__ import annotations
 from lakebed.format.names import HEARTBEAT_DIR, TEMP_DIR, MarkerType, heartbeat_file, is_instant_time
 from lakebed.model.actions import RequestedReplace
 from lakebed.model.instant import Action, Instant
+from lakebed.storage.local import TEMP_PREFIX, owner_of_temporary
+from lakebed.storage.storage import FileInfo
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.txn.heartbeat import is_expired
@@ -23,6 +26,7 @@ from lakebed.txn.options import FailedWrites
 from lakebed.txn.rollback import delete_all, finish_rollback, roll_back, rollback_of
 from lakebed.view.committed import NamedFiles
 
+_FORGOTTEN_MS = 24 * 60 * 60 * 1000
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 
@@ -51,7 +55,8 @@ def failed_writes(client: MetaClient) -> tuple[Instant, ...]:
 
 def sweep(client: MetaClient, control: Control) -> None:
     """Remove markers and heartbeats that belong to nothing pending, and unnamed files that the markers tell of."""
-    begins = _with_leftovers(client)
+    begins, temporaries = _leftovers(client)
+    _remove_temporaries(client, temporaries, control)
     done = [begin for begin in begins if client.timeline.at(begin) and not _is_pending(client, begin)]
     for begin in done:
         _remove(client, begin)
@@ -91,11 +96,26 @@ def _remove(client: MetaClient, begin: str) -> None:
     client.storage.delete([heartbeat_file(begin)])
 
 
-def _with_leftovers(client: MetaClient) -> list[str]:
+def _leftovers(client: MetaClient) -> tuple[list[str], list[FileInfo]]:
+    """The begins that have a heartbeat or markers, and the temporaries."""
     names = {info.name for info in client.storage.list(HEARTBEAT_DIR)}
+    temporaries = []
     for info in client.storage.list(TEMP_DIR, recursive=True):
-        names.add(info.path.removeprefix(f"{TEMP_DIR}/").partition("/")[0])
-    return sorted(filter(is_instant_time, names))
+        top, _, below = info.path.removeprefix(f"{TEMP_DIR}/").partition("/")
+        names.add(top)
+        if not below and top.startswith(TEMP_PREFIX):
+            temporaries.append(info)
+    return sorted(filter(is_instant_time, names)), temporaries
+
+
+def _remove_temporaries(client: MetaClient, found: list[FileInfo], control: Control) -> None:
+    owners = {info.path: owner_of_temporary(info.name) for info in found}
+    gone = [path for path, owner in owners.items() if owner is not None and owner.is_gone]
+    foreign = [info for info in found if (owner := owners[info.path]) is None or not owner.is_here]
+    if foreign:
+        now = control.store_clock(client.storage).now_ms()
+        gone += [info.path for info in foreign if now - info.modified_ms > _FORGOTTEN_MS and info.path not in gone]
+    client.storage.delete(gone)
 
 
 def _is_pending(client: MetaClient, begin: str) -> bool:

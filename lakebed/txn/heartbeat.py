@@ -10,10 +10,10 @@ machine and that of the store may be minutes apart.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from uuid import uuid4
 
 from lakebed.errors import StorageUnavailable
 from lakebed.format.names import TEMP_DIR, heartbeat_file
+from lakebed.storage.local import temporary_name
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import Clock
 from lakebed.txn.options import TxnOptions
@@ -27,7 +27,7 @@ class StoreClock:
     storage: Storage
 
     def now_ms(self) -> int:
-        probe = f"{TEMP_DIR}/lakebed-clock-{uuid4().hex}"
+        probe = f"{TEMP_DIR}/{temporary_name()}"
         self.storage.put(probe, b"")
         try:
             found = self.storage.stat(probe)

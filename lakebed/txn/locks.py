@@ -8,6 +8,11 @@ thread renews it. A swap that succeeds proves that nobody held the lock in betwe
 acquisition, so no content ever comes back. A holder that was paused finds out by `confirm`, which it calls last thing
 before it publishes.
 
+A holder that was killed leaves its lease behind. On a local disk the next writer of the same machine sees from the
+owner's name that this process is gone, and takes the lease over at once: with the process went everything it could
+still have done. On an object store a request may outlive its sender, so there the lease has to run out (5 minutes by
+default), as it has to when the dead writer ran on another machine.
+
 Other providers implement `LockProvider`; the two at the end serve one process and one machine.
 """
 
@@ -16,7 +21,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +32,7 @@ from uuid import uuid4
 from lakebed.errors import ConflictError, CorruptTable, InvalidRequest, StorageUnavailable
 from lakebed.format.names import LOCK_FILE, LOCKS_DIR
 from lakebed.storage.local import LocalStorage
+from lakebed.storage.process import Process
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import Clock, SystemClock, instant_time_of_ms
 from lakebed.txn.options import LockKind, TxnOptions
@@ -117,7 +122,7 @@ class StorageLock:
                 lease.release()
 
     def _acquire(self) -> StorageLease:
-        lease = StorageLease(self, f"{socket.gethostname()}:{os.getpid()}:{uuid4()}")
+        lease = StorageLease(self, f"{Process.current()}:{uuid4()}")
         waiting = _Patience(self.options.lock_wait_ms, self.sleep)
         while True:
             problem: StorageUnavailable | None = None
@@ -153,13 +158,19 @@ class StorageLease:
         if current.owner == self.owner:  # an earlier try succeeded, but its answer was lost
             self._until(current)
             return None
-        if not current.expired and self._lock.clock.now_ms() <= current.valid_until_ms + _DRIFT_MS:
+        if self._is_held(current):
             return current
         content = self._next()
         if not storage.compare_and_swap(LOCK_FILE, content.render(), version):
             return current
         self._until(content)
         return None
+
+    def _is_held(self, current: LockContent) -> bool:
+        if current.expired or self._lock.clock.now_ms() > current.valid_until_ms + _DRIFT_MS:
+            return False
+        owner = Process.parse(current.owner.partition(":")[0])
+        return owner is None or not owner.is_gone or not self._lock.storage.url.startswith("file://")
 
     def renew(self) -> bool:
         """Extend the lease; False when it is another's now."""
@@ -300,5 +311,5 @@ def _held(holder: LockContent | None) -> ConflictError:
     return ConflictError(
         f"the table lock is held by {who}, at least until {until} (UTC)",
         file=LOCK_FILE,
-        hint="Try again; a writer that died leaves its lock until then.",
+        hint="Try again; a writer that died on another machine, or over an object store, leaves its lock until then.",
     )

@@ -73,9 +73,7 @@ def test_a_whole_file_group_gone(golden_copy: Golden) -> None:
 @TABLES
 @BOTH_LISTINGS
 @pytest.mark.parametrize("left", [0, 1, 4, 11, 500, -1, -4, -8])
-def test_truncated(
-    golden_copy: Golden, name: str, extension: str, left: int, options: dict[str, str] | None
-) -> None:
+def test_truncated(golden_copy: Golden, name: str, extension: str, left: int, options: dict[str, str] | None) -> None:
     root = golden_copy(name)
     file = newest_base(root, extension)
     file.write_bytes(file.read_bytes()[:left])
@@ -138,7 +136,9 @@ def test_a_flipped_byte_in_pages_with_checksums_is_always_noticed(tmp_path: Path
     begin = made.base(pa.table({"id": ids, "ts": range(500), "v": [i / 7 for i in range(500)]}, schema=schema))
     (file,) = made.root.glob("*.parquet")
     table = pq.read_table(file)
-    pq.write_table(table, file, write_page_checksum=True, compression="none", use_dictionary=False, write_statistics=False)
+    pq.write_table(
+        table, file, write_page_checksum=True, compression="none", use_dictionary=False, write_statistics=False
+    )
     (commit,) = (made.root / ".hoodie" / "timeline").glob("*_*.commit")
     commit.unlink()
     made._commit(begin, Action.COMMIT, [file.name])

@@ -167,7 +167,11 @@ def test_deletes_written_with_kryo_are_of_older_tables(tmp_path: Path) -> None:
         ("count lies", WITH_SCHEMA, struct.pack(">ii", 3, 2**31 - 1)),
         ("negative count", WITH_SCHEMA, struct.pack(">ii", 3, -5)),
         ("record length lies", WITH_SCHEMA, struct.pack(">iii", 3, 1, 2**31 - 1) + b"ab"),
-        ("string length lies", WITH_SCHEMA, struct.pack(">iii", 3, 1, 10) + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+        (
+            "string length lies",
+            WITH_SCHEMA,
+            struct.pack(">iii", 3, 1, 10) + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+        ),
         ("not UTF-8", WITH_SCHEMA, struct.pack(">iii", 3, 1, 8) + b"\x02\xff\x02\xff\x02\x02\x00\x00"),
         ("left over", WITH_SCHEMA, struct.pack(">iii", 3, 1, 6) + b"\x02a\x02a\x02\x02" + b"junk"),
         ("empty", WITH_SCHEMA, b""),

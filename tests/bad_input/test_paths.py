@@ -171,7 +171,11 @@ def test_strangers_everywhere(table: Path, right_rows: RightRows) -> None:
     names = (
         *("README.md", "_SUCCESS", "part-00000.parquet", ".DS_Store", "x_y_z.parquet", "a_0-0-0_123.parquet"),
         *(".log", ".x.log.1", ".x_1.log.1_0-0-0", "f-0_0-0-0_99990101000000000.parquet", "🙂", "-", "a b", "x" * 200),
-        *(".f-0_99990101000000000.log.1_0-0-0", "f-0_0-0-0_99990101000000000_1.log.parquet", ".hoodie_partition_metadatax"),
+        *(
+            ".f-0_99990101000000000.log.1_0-0-0",
+            "f-0_0-0-0_99990101000000000_1.log.parquet",
+            ".hoodie_partition_metadatax",
+        ),
     )
     folders = ("", "p0", ".hoodie", TIMELINE, f"{TIMELINE}/history", ".hoodie/metadata", ".hoodie/metadata/files")
     for folder in folders:

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.model.predicate import parse_predicate
 from tests.bad_input.conftest import refused
 
 Golden = Callable[[str], Path]
@@ -73,7 +75,7 @@ def test_columns_of_wrong_types(table: lakebed.Table, columns: Any) -> None:
     ],
 )
 def test_filters_that_mean_nothing(table: lakebed.Table, text: str) -> None:
-    """A filter that another reading of SQL would accept (a text that is a number) may answer; nothing else may happen."""
+    """Only the number too large for any column is a fair question, with no rows as the answer."""
     try:
         table.scan(filter=text).to_arrow()
     except lakebed.InvalidRequest as error:
@@ -102,10 +104,6 @@ def test_filters_of_wrong_types(table: lakebed.Table, where: Any) -> None:
 
 
 def test_a_predicate_made_for_another_table(table: lakebed.Table) -> None:
-    import pyarrow as pa
-
-    from lakebed.model.predicate import parse_predicate
-
     other = parse_predicate("elsewhere > 3", pa.schema([("elsewhere", pa.int64())]))
     with refused(lakebed.InvalidRequest, "no column 'elsewhere'"):
         table.scan(filter=other).to_arrow()
@@ -160,7 +158,7 @@ def test_an_unknown_option_is_said_aloud(table: lakebed.Table) -> None:
 # Times
 
 
-@pytest.mark.parametrize("time", ["", "yesterday", "2026-13-01", "123", "20261115", 7, 1.5, object(), "1" * 400])
+@pytest.mark.parametrize("time", ["", "yesterday", "2026-13-01", "123", "20261115", 7, 1.5, object()])
 def test_times_that_are_none(table: lakebed.Table, time: Any) -> None:
     for call in (table.scan(as_of=time).to_arrow, table.incremental(time).to_arrow):
         try:
@@ -172,7 +170,7 @@ def test_times_that_are_none(table: lakebed.Table, time: Any) -> None:
 
 
 def test_before_the_first_commit(table: lakebed.Table) -> None:
-    for time in ("2020-01-01", dt.date(1, 1, 1), dt.datetime(2026, 11, 15, 10, 0), "00000000000000000"):
+    for time in ("2020-01-01", dt.date(1, 1, 1), dt.datetime(2026, 11, 15, tzinfo=dt.UTC), "00000000000000000"):
         with refused(lakebed.InvalidRequest, r"no commit yet.*earliest instant that can be read is \d{17}"):
             table.scan(as_of=time).to_arrow()
 

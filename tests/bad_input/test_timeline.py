@@ -143,7 +143,16 @@ def test_a_manifest_with_a_wrong_length(archived: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"files": 3}', '{"files": [{"fileName": 7, "fileLen": "x"}]}', '{"files": [{}]}', "\udcff"],
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"files": 3}',
+        '{"files": [{"fileName": 7, "fileLen": "x"}]}',
+        '{"files": [{}]}',
+        "\udcff",
+    ],
 )
 def test_a_manifest_that_is_none(archived: Path, text: str) -> None:
     (archived / HISTORY / "manifest_9").write_bytes(text.encode("utf-8", "surrogateescape"))

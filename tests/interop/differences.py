@@ -50,6 +50,16 @@ def _log_compacted(model: Model, cell: Cell, after: int) -> bool:
     return after > 0 and any(version is not None and version.write in model.log_compactions for version in versions)
 
 
+def _filled_otherwise(model: Model, cell: Cell, after: int) -> bool:
+    """Nulls are filled, and there is a delete or a late row among the logs, or a version outside the range."""
+    if not (model.shape.is_mor and model.shape.fills and cell.log):
+        return False
+    versions = [version for version in (cell.base, *cell.log) if version is not None]
+    orderings = [version.ordering for version in versions if version.ordering is not None]
+    late = model.shape.event_time and orderings != sorted(orderings)
+    return late or any(version.is_delete or version.write <= after for version in versions)
+
+
 LISTED_DIFFERENCES = (
     ListedDifference(
         "older re-insert after a delete",
@@ -65,10 +75,17 @@ LISTED_DIFFERENCES = (
     ),
     ListedDifference(
         "log-compacted row in an incremental answer",
-        "Hudi's log compaction writes its own instant into the rows, and its incremental queries leave that instant out, "
-        "so rows that were committed in the range are lost. A row that is shown twice does less harm than one that is "
-        "never shown: we show it.",
+        "Hudi's log compaction writes its own instant into the rows, and its incremental queries leave that instant "
+        "out, so rows that were committed in the range are lost. A row that is shown twice does less harm than one "
+        "that is never shown: we show it.",
         _log_compacted,
+    ),
+    ListedDifference(
+        "nulls filled in another order",
+        "Where a winner's nulls are filled from the loser, the order of folding shows: after a delete Hudi's "
+        "merge-on-read fills from the deleted base row, and a late row in the logs fills before the base row does. "
+        "Copy-on-write, Hudi's included, fills from the row that stood there.",
+        _filled_otherwise,
     ),
 )
 

@@ -65,7 +65,7 @@ class TableShape:
     @property
     def small_files(self) -> bool:
         """Whether inserts may fill up small base files, which takes updates of those files into the base as well."""
-        return not self.event_time
+        return not self.event_time and not self.fills
 
     @property
     def places_known(self) -> bool:

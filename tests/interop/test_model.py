@@ -105,13 +105,18 @@ def test_bucket_numbers_follow_java() -> None:
     assert bucket_of("abc", 7) == (31 + 96354) % 7
 
 
-def test_no_fold_differs_without_a_listed_reason() -> None:
+@pytest.mark.parametrize("event_time", [True, False])
+@pytest.mark.parametrize("fills", [True, False])
+def test_no_fold_differs_without_a_listed_reason(event_time: bool, fills: bool) -> None:
     """All histories of four versions: whenever the two folds differ, the list says why."""
     versions = [("put", 1), ("put", 2), ("put", 3), ("flag", 2), ("del", 0)]
-    model = Model(TableShape())
+    model = Model(TableShape(event_time=event_time, fills=fills))
+    rows = {(i, ts): {"ts": ts, "v": i if ts % 2 else None} for i in range(4) for ts in range(4)}
     for base, *logs in itertools.product(versions[:3], versions, versions, versions):
         made = [
-            Version(i + 1, None if kind == "del" else ts, {"ts": ts} if kind == "put" else None)
+            Version(
+                i + 1, None if kind == "del" else ts, {"ts": ts, "v": i if ts % 2 else None} if kind == "put" else None
+            )
             for i, (kind, ts) in enumerate((base, *logs))
         ]
         cell = Cell(made[0], tuple(made[1:]))

@@ -63,7 +63,7 @@ def judge_table(hudi: HudiPeer, path: Path, shape: TableShape, seed: int) -> str
     return complaint and f"{complaint}\n  after: {', '.join(trail)}\n  table: {path}"
 
 
-def run_tables(hudi: HudiPeer, folder: Path, seed: int, seconds: float) -> None:
+def run_tables(hudi: HudiPeer, folder: Path, seed: int, seconds: float, terminal: pytest.CaptureFixture[str]) -> None:
     """Tables until the time is over; all their complaints at the end."""
     only = os.environ.get("LAKEBED_INTEROP_TABLE")
     words = os.environ.get("LAKEBED_INTEROP_SHAPE", "").split()
@@ -74,7 +74,8 @@ def run_tables(hudi: HudiPeer, folder: Path, seed: int, seconds: float) -> None:
             continue
         if not set(words) <= set(shape.label.split("-")):
             continue
-        print(f"seed {seed} table {number}: {shape.label}", flush=True)
+        with terminal.disabled():
+            print(f"\nseed {seed} table {number}: {shape.label}", end="", flush=True)
         try:
             complaint = judge_table(hudi, folder / f"table{number}", shape, seed * 1000 + number)
         except PeerDied:
@@ -90,12 +91,12 @@ def run_tables(hudi: HudiPeer, folder: Path, seed: int, seconds: float) -> None:
     assert not failures, f"{len(failures)} of {len(made)} tables:\n" + "\n\n".join(failures)
 
 
-def test_random_tables(hudi: HudiPeer, tmp_path: Path) -> None:
+def test_random_tables(hudi: HudiPeer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seed = int(os.environ.get("LAKEBED_INTEROP_SEED", "1"))
-    run_tables(hudi, tmp_path, seed, float(os.environ.get("LAKEBED_INTEROP_SECONDS", "240")))
+    run_tables(hudi, tmp_path, seed, float(os.environ.get("LAKEBED_INTEROP_SECONDS", "240")), capsys)
 
 
 @pytest.mark.slow
-def test_many_random_tables(hudi: HudiPeer, tmp_path: Path) -> None:
+def test_many_random_tables(hudi: HudiPeer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seed = int(os.environ.get("LAKEBED_INTEROP_SEED", str(int(time.time()))))
-    run_tables(hudi, tmp_path, seed, float(os.environ.get("LAKEBED_INTEROP_FULL_SECONDS", FULL_SECONDS)))
+    run_tables(hudi, tmp_path, seed, float(os.environ.get("LAKEBED_INTEROP_FULL_SECONDS", FULL_SECONDS)), capsys)

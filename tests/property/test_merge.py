@@ -193,8 +193,7 @@ FILLING = [
     MergeRule(COMMIT, partial_update=PartialUpdateMode.FILL_UNAVAILABLE, unavailable_value=UNSENT),
     MergeRule(EVENT, ordering=("ts",), partial_update=PartialUpdateMode.FILL_UNAVAILABLE, unavailable_value=UNSENT),
 ]
-LOOSE = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-MEMORY = [1 << 20, 64 << 20]
+LOOSE = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.mode}-{len(rule.ordering)}")
@@ -320,3 +319,14 @@ def test_a_python_function_folds_like_the_model(runs: list[Any]) -> None:
                 states[key] = concatenate(older, whole)
     wanted = [tuple(row[name] for name in SCHEMA.names) for _, row in sorted(states.items()) if row is not None]
     assert got(sorted_merge([run for run, _ in runs], rule, SCHEMA, memory=64 << 20)) == wanted
+
+
+@pytest.mark.parametrize("rule", [*RULES[:3], *FILLING[2:]], ids=lambda rule: f"{rule.mode}-{rule.partial_update}")
+@settings(LOOSE, max_examples=30)
+@given(runs=histories())
+def test_a_log_that_arrives_twice_counts_once(rule: MergeRule, runs: list[Any]) -> None:
+    ordered = [run for run, _ in runs]
+    if not ordered or ordered[-1].is_base:
+        return
+    twice = got(sorted_merge([*ordered, ordered[-1]], rule, SCHEMA, memory=64 << 20))
+    assert twice == got(sorted_merge(ordered, rule, SCHEMA, memory=64 << 20))
