@@ -158,7 +158,10 @@ def _folded(texts: pa.Array) -> pa.DictionaryArray:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSummary:
-    """What a file's footer says of a top-level column. Bounds are Arrow scalars of its type, None where unknown."""
+    """What a file's footer says of a top-level column.
+
+    Bounds are Arrow scalars of its type, None where unknown. They say nothing of NaN, which Parquet leaves out.
+    """
 
     name: str
     min: pa.Scalar | None

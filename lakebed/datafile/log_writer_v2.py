@@ -194,19 +194,16 @@ class NativeLogWriter:
 
 
 class _Numbers:
-    """Version numbers. Native names tell rows and deletes apart, so both count from one; inline names do not."""
+    """Version numbers. Native names tell rows and deletes apart, so both count alike; inline names share one count."""
 
     def __init__(self, first: int, naming: LogNaming, has_earlier_deletes: bool) -> None:
-        self._earlier = first
-        start = first + 1 if has_earlier_deletes else first
-        self._next = {"rows": start, "deletes": start}
         self._shared = naming is LogNaming.INLINE
+        start = first + 1 if has_earlier_deletes else first
+        self._next = {"earlier": first, "rows": start, "deletes": start + 1 if self._shared else start}
 
     def take(self, role: str) -> int:
-        if role == "earlier":
-            return self._earlier
-        number = max(self._next.values()) if self._shared else self._next[role]
-        self._next[role] = number + 1
+        number = self._next[role]
+        self._next[role] = max(self._next.values()) + 1 if self._shared else number + 1
         return number
 
 

@@ -24,6 +24,7 @@ from lakebed.errors import InvalidRequest
 
 NULL_TEXT = "__null__"
 EMPTY_TEXT = "__empty__"
+_FEW_LENGTHS = 64
 _CHUNK = 1 << 18
 
 _U32 = npt.NDArray[np.uint32]
@@ -67,6 +68,9 @@ def string_hashes(values: pa.Array) -> _U32:
     offsets = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + count + 1]
     data = text.buffers()[2]
     raw = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]] if data is not None else np.zeros(0, np.uint8)
+    lengths = np.diff(offsets)
+    if not text.null_count and not (len(raw) and raw.max() >= 0x80) and len(np.unique(lengths)) <= _FEW_LENGTHS:
+        return _ascii_hashes(raw, offsets[:-1] - offsets[0], lengths)
     try:
         units = np.frombuffer(raw.tobytes().decode("utf-8").encode("utf-16-le"), np.uint16).astype(np.uint32)
     except UnicodeDecodeError:
@@ -84,6 +88,23 @@ def string_hashes(values: pa.Array) -> _U32:
         hashes[filled] = np.add.reduceat(products, bounds[:-1][filled], dtype=np.uint32)
     if text.null_count:
         hashes[pc.is_null(text).to_numpy(zero_copy_only=False)] = 0
+    return hashes
+
+
+def _ascii_hashes(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> _U32:
+    """Hashes of ASCII texts of few lengths, a character of all texts at a time; keys are mostly such."""
+    hashes = np.zeros(len(starts), np.uint32)
+    for length in np.unique(lengths).tolist():
+        rows = np.flatnonzero(lengths == length)
+        if len(rows) == len(starts) and length:
+            letters = raw.reshape(-1, length)
+        else:
+            letters = raw[starts[rows][:, None] + np.arange(length)]
+        found = np.zeros(len(rows), np.uint32)
+        for column in np.ascontiguousarray(letters.T):
+            found *= np.uint32(31)
+            found += column
+        hashes[rows] = found
     return hashes
 
 

@@ -6,25 +6,30 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from lakebed.errors import UnsupportedFormat
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The Spark schema of rows of an Arrow schema; every column nullable, as in Spark's own file sources."""
+    """The Spark schema of rows of an Arrow schema; everything nullable at every depth, as in Spark's file sources."""
     try:
-        found: StructType = from_arrow_schema(pa.schema([item.with_nullable(True) for item in schema]))
+        found: StructType = from_arrow_schema(schema)
     except Exception as error:  # pyspark raises its own kinds for types it does not know
         raise UnsupportedFormat(
             f"Spark has no type for a column: {error}", hint="Read without Spark, or select other columns."
         ) from error
-    return found
+    return StructType([StructField(item.name, _nullable(item.dataType)) for item in found])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema in which Spark hands over and takes back rows of a Spark schema."""
-    return to_arrow_schema(schema, timezone="UTC")
+    """The Arrow schema in which Spark hands over and takes back rows of a Spark schema; instants are in UTC."""
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except Exception as error:  # pyspark raises its own kinds for types it cannot hand over
+        raise UnsupportedFormat(
+            f"a column of the frame has no type in Arrow: {error}", hint="Cast it, or leave it out."
+        ) from error
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -36,3 +41,13 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         column = batch.column(item.name)
         arrays.append(column if column.type == item.type else column.cast(item.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _nullable(kind: DataType) -> DataType:
+    if isinstance(kind, StructType):
+        return StructType([StructField(item.name, _nullable(item.dataType)) for item in kind])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType), containsNull=True)
+    if isinstance(kind, MapType):
+        return MapType(_nullable(kind.keyType), _nullable(kind.valueType), valueContainsNull=True)
+    return kind

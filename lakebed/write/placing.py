@@ -4,7 +4,7 @@
     other indexes     pile everything up ──► look all keys up ──► pile by group      (two passes, keys in memory)
     no look-up        inserts without a hash: homes by key, small files first
 
-A row that moves to another partition under a global index leaves a delete behind in its old group, in the same commit.
+Under a global index a row may find its key in another partition: `moves` says what becomes of it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ import pyarrow.compute as pc
 
 from lakebed.config.options import ReadOptions
 from lakebed.config.write_options import WriteOptions
-from lakebed.index.bucket import bucket_of_file_id
+from lakebed.errors import ConflictError
+from lakebed.index.bucket import BucketIndex, bucket_of_file_id
 from lakebed.index.choose import open_index
+from lakebed.index.consistent import ConsistentBucketIndex
 from lakebed.index.locations import FILE_ID, LOCATION_COLUMNS, OLD_FILE_ID, OLD_PARTITION, Index, IndexContext
 from lakebed.merge.file_group_reader import FileGroupReader, TableShape
-from lakebed.merge.vectors import Ints, index_array, numbers
+from lakebed.merge.vectors import Bools, Ints, bool_array, index_array, numbers
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 from lakebed.runner import Runner
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.assign import home_of_keys, homes
+from lakebed.write.moves import columns_needed, deletes_stay, settle_moves
 from lakebed.write.operation import Operation
 from lakebed.write.scatter import GROUP_COLUMN, Pile, Scatter
 from lakebed.write.task import GroupTarget, Incoming, Target

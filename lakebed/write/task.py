@@ -11,13 +11,11 @@ same function runs in a thread here and in a Spark task; nothing in it knows whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.config.options import ReadOptions
 from lakebed.config.write_options import WriteOptions
@@ -29,17 +27,16 @@ from lakebed.format.names import PARTITION_METAFILE, MarkerType
 from lakebed.format.table_files import PartitionMetafile, render_partition_metafile
 from lakebed.merge.file_group_reader import FileGroupReader, TableShape
 from lakebed.merge.hash_merge import hash_merge
-from lakebed.merge.record_merger import MergeRule, Op
-from lakebed.merge.runs import OP_COLUMN, Run
+from lakebed.merge.record_merger import MergeRule
+from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import sorted_merge
-from lakebed.merge.vectors import index_array
 from lakebed.model.files import FileGroupId, FileSlice
-from lakebed.model.schema import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME
+from lakebed.model.schema import IS_DELETED
 from lakebed.storage.storage import Storage, joined
 from lakebed.write.marked import marking
+from lakebed.write.stamp import OpenRows, Replaced, SequenceNumbers, log_rows, stamped
 
 NEVER = 1 << 62
-OpenRows = Callable[[int], Iterator[pa.RecordBatch]]
 
 
 class Target(StrEnum):
@@ -73,6 +70,8 @@ class WriteContext:
     native_logs: bool = True
     fold: bool = True
     """Fold repeated keys of the batch; without it inserts keep their duplicates (default layout only)."""
+    keeps_known: bool = False
+    """Rows go beside those of the same key that a file holds already: inserts that look nothing up (default layout)."""
     partial: bool = False
     bloom_filter: bool = False
     memory: int = 256 << 20
@@ -91,7 +90,7 @@ def write_group(
 ) -> list[WrittenFile]:
     """Write what came for one group; what was written, for the commit."""
     write = {Target.CREATE: _create, Target.MERGE: _merge, Target.APPEND: _append}[target.kind]
-    return write(context, target, incoming, _Numbers(context.begin_time, task), token)
+    return write(context, target, incoming, SequenceNumbers(context.begin_time, task), token)
 
 
 def ensure_partition(context: WriteContext, partition_path: str) -> None:
@@ -105,21 +104,15 @@ def ensure_partition(context: WriteContext, partition_path: str) -> None:
 
 # ---------------------------------------------------------------------- the three targets
 def _create(
-    context: WriteContext, target: GroupTarget, incoming: Incoming, numbers: _Numbers, token: str
+    context: WriteContext, target: GroupTarget, incoming: Incoming, numbers: SequenceNumbers, token: str
 ) -> list[WrittenFile]:
     if incoming.rows is None:
         return []
-    ensure_partition(context, target.file_group.partition_path)
-    is_sorted = context.fold
-    if context.fold:
-        runs = [_rows_run(context, incoming.rows)]
-        merged = sorted_merge(runs, _batch_rule(context.shape.rule), context.schema.arrow, memory=context.memory)
-    else:
-        merged = _stamped(context, incoming.rows(context.options.row_group_rows))
     options = context.options if target.may_roll else replace(context.options, max_file_size=NEVER)
-    writer = RollingBaseWriter(lambda number: _open_base(context, target, token, number, is_sorted), options)
+    ensure_partition(context, target.file_group.partition_path)
+    writer = RollingBaseWriter(lambda number: _open_base(context, target, token, number, context.fold), options)
     try:
-        for batch in merged:
+        for batch in _new_rows(context, incoming.rows):
             writer.write(numbers.stamp(batch), inserts=batch.num_rows)
         return writer.close()
     except BaseException:
@@ -128,35 +121,34 @@ def _create(
 
 
 def _merge(
-    context: WriteContext, target: GroupTarget, incoming: Incoming, numbers: _Numbers, token: str
+    context: WriteContext, target: GroupTarget, incoming: Incoming, numbers: SequenceNumbers, token: str
 ) -> list[WrittenFile]:
     piece = target.slice
     if piece is None or piece.base_file is None:
         return _create(context, target, incoming, numbers, token)
     reader = FileGroupReader(context.storage, context.shape, ReadOptions(memory=context.memory), context.schema.arrow)
     runs = reader.runs(piece, context.schema.arrow)
-    with_batch = [*runs, *_incoming_runs(context, incoming, len(runs))]
-    merge = sorted_merge if context.fold and context.shape.layout == "lsm_tree" else hash_merge
-    is_sorted = merge is sorted_merge
-    base_rows = _Counter()
-    with_batch[0] = replace(runs[0], open=base_rows.counting(runs[0].open))
-    kept = fresh = 0
+    replaced = Replaced([] if context.keeps_known else [each for each in (incoming.rows, incoming.deletes) if each])
+    runs[0] = replace(runs[0], open=replaced.watching(runs[0].open))
+    if context.keeps_known and incoming.rows is not None:
+        merged, is_sorted = _beside(context, runs, incoming.rows), False
+    else:
+        is_sorted = context.shape.layout == "lsm_tree"
+        merge = sorted_merge if is_sorted else hash_merge
+        with_batch = [*runs, *_incoming_runs(context, incoming, len(runs))]
+        merged = merge(with_batch, context.shape.rule, context.schema.arrow, memory=context.memory)
     with _open_base(context, target, token, 0, is_sorted, io_type=MarkerType.MERGE) as writer:
-        for batch in merge(with_batch, context.shape.rule, context.schema.arrow, memory=context.memory):
-            new = pc.sum(numbers.is_new(batch)).as_py() or 0
-            fresh += new
-            kept += batch.num_rows - new
+        for batch in merged:
+            replaced.add(batch, numbers.is_new(batch))
             writer.write(numbers.stamp(batch))
-        gone = base_rows.rows - kept
-        updates = min(gone, fresh)
-        writer.counts.updates = updates
-        writer.counts.inserts = fresh - updates
-        writer.counts.deletes = gone - updates
+        writer.counts.updates = replaced.updates
+        writer.counts.inserts = replaced.inserts
+        writer.counts.deletes = replaced.deletes
         return [writer.close()]
 
 
 def _append(
-    context: WriteContext, target: GroupTarget, incoming: Incoming, numbers: _Numbers, token: str
+    context: WriteContext, target: GroupTarget, incoming: Incoming, numbers: SequenceNumbers, token: str
 ) -> list[WrittenFile]:
     rule = _batch_rule(context.shape.rule)
     runs = _incoming_runs(context, incoming, 1)
@@ -164,38 +156,40 @@ def _append(
     ensure_partition(context, target.file_group.partition_path)
     writer = _open_log(context, target, token)
     try:
-        for batch in merged:
-            ops = batch.column(OP_COLUMN)
-            is_row = pc.equal(ops, int(Op.ROW))
-            data = batch.filter(is_row)
-            if data.num_rows:
-                writer.write_rows(numbers.stamp(data.select(context.schema.arrow.names)))
-            if data.num_rows < batch.num_rows:
-                writer.write_deletes(_tombstones(batch.filter(pc.invert(is_row)), rule))
+        for part in log_rows(merged, rule, context.schema.arrow.names):
+            if part.earlier.num_rows:
+                writer.write_earlier_deletes(part.earlier)
+            if part.rows.num_rows:
+                writer.write_rows(numbers.stamp(part.rows))
+            if part.deletes.num_rows:
+                writer.write_deletes(part.deletes)
         return writer.close()
     except BaseException:
         writer.abort()
         raise
 
 
-def _tombstones(batch: pa.RecordBatch, rule: MergeRule) -> pa.RecordBatch:
-    """Key and ordering values of deletes; one without an ordering value has nulls there."""
-    ordered = pc.equal(batch.column(OP_COLUMN), int(Op.DELETE_WITH_ORDERING))
-    names = [rule.key, *rule.ordering]
-    columns = [batch.column(rule.key)]
-    for name in rule.ordering:
-        column = batch.column(name)
-        columns.append(pc.if_else(ordered, column, pa.scalar(None, column.type)))
-    return pa.RecordBatch.from_arrays(columns, names=names)
-
-
 # ---------------------------------------------------------------------- pieces
+def _new_rows(context: WriteContext, rows: OpenRows) -> Iterator[pa.RecordBatch]:
+    """The rows of a batch as they go into a base file: one per key, or all of them in their order."""
+    if not context.fold:
+        yield from stamped(rows(context.options.row_group_rows), context.schema.arrow, context.begin_time)
+        return
+    rule = _batch_rule(context.shape.rule)
+    yield from sorted_merge([_rows_run(context, rows)], rule, context.schema.arrow, memory=context.memory)
+
+
+def _beside(context: WriteContext, runs: list[Run], rows: OpenRows) -> Iterator[pa.RecordBatch]:
+    """What is there as it is, then the new rows."""
+    yield from hash_merge(runs, context.shape.rule, context.schema.arrow, memory=context.memory)
+    yield from _new_rows(context, rows)
+
+
 def _rows_run(context: WriteContext, rows: OpenRows, age: int = 1) -> Run:
     return Run(
         age=age,
         is_sorted=False,
-        open=lambda wanted: _stamped(context, rows(wanted)),
-        is_partial=context.partial,
+        open=lambda wanted: stamped(rows(wanted), context.schema.arrow, context.begin_time),
         instant_time=context.begin_time,
         label="the incoming rows",
     )
@@ -210,17 +204,6 @@ def _incoming_runs(context: WriteContext, incoming: Incoming, age: int) -> list[
             Run(age + 1, False, deletes, is_delete=True, instant_time=context.begin_time, label="the incoming deletes")
         )
     return runs
-
-
-def _stamped(context: WriteContext, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows with the write's begin as their commit time; sequence numbers come when it is known which rows stay."""
-    for batch in batches:
-        time = pa.repeat(pa.scalar(context.begin_time, pa.string()), batch.num_rows)
-        empty = pa.nulls(batch.num_rows, pa.string())
-        given = {COMMIT_TIME: time, COMMIT_SEQNO: empty, FILE_NAME: empty}
-        names = context.schema.arrow.names
-        columns = [given[name] if name in given else batch.column(name) for name in names]
-        yield pa.RecordBatch.from_arrays(columns, schema=context.schema.arrow)
 
 
 def _batch_rule(rule: MergeRule) -> MergeRule:
@@ -253,8 +236,13 @@ def _open_base(
 
 
 def _open_log(context: WriteContext, target: GroupTarget, token: str) -> LogWriter:
-    ordering = tuple(context.schema.arrow.field(name) for name in context.shape.rule.ordering)
-    spec = LogSpec(context.schema, ordering, is_partial=context.partial)
+    ordering = tuple(context.shape.schema.field(name) for name in context.shape.rule.ordering)
+    spec = LogSpec(
+        context.schema,
+        ordering,
+        is_partial=context.partial,
+        has_earlier_deletes=_may_delete_first(context.shape.rule, context.schema.arrow),
+    )
     base = target.slice.base_file if target.slice else None
     where = WriteTarget(target.file_group, context.begin_time, token, base.instant_time if base else None)
     storage = marking(context.storage, context.begin_time, MarkerType.CREATE)
@@ -263,41 +251,6 @@ def _open_log(context: WriteContext, target: GroupTarget, token: str) -> LogWrit
     return InlineLogWriter(storage, where, spec, context.options)
 
 
-class _Counter:
-    """Counts the rows of a run while it is read."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-
-    def counting(self, open_rows: OpenRows) -> OpenRows:
-        def counted(wanted: int) -> Iterator[pa.RecordBatch]:
-            self.rows = 0
-            for batch in open_rows(wanted):
-                self.rows += batch.num_rows
-                yield batch
-
-        return counted
-
-
-@dataclass(slots=True)
-class _Numbers:
-    """Sequence numbers `<begin>_<task>_<n>` for the rows that this write brought."""
-
-    begin_time: str
-    task: int
-    given: int = 0
-
-    def is_new(self, batch: pa.RecordBatch) -> pa.Array:
-        return pc.equal(batch.column(COMMIT_TIME), pa.scalar(self.begin_time, pa.string()))
-
-    def stamp(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with a number for every new row; other rows keep theirs."""
-        index = batch.schema.get_field_index(COMMIT_SEQNO)
-        if index < 0:
-            return batch
-        count = batch.num_rows
-        numbers = index_array(np.arange(self.given, self.given + count, dtype=np.int64)).cast(pa.string())
-        self.given += count
-        texts = pc.binary_join_element_wise(f"{self.begin_time}_{self.task}", numbers, "_")
-        kept = pc.if_else(self.is_new(batch), texts, batch.column(index))
-        return batch.set_column(index, batch.schema.field(index), kept)
+def _may_delete_first(rule: MergeRule, schema: pa.Schema) -> bool:
+    """Whether a batch can delete a key for good and bring it again: by marks on rows, where ordering values count."""
+    return rule.by_event_time and (IS_DELETED in schema.names or rule.delete_field in schema.names)

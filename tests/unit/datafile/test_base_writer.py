@@ -167,7 +167,7 @@ def test_rewriting_base_files_of_real_hudi_gives_their_footer() -> None:
         mine = {key.decode(): value.decode() for key, value in ours.metadata.metadata.items()}
         for key in (FOOTER_KEY, TYPE_CODE_KEY, MIN_KEY, MAX_KEY, "parquet.avro.schema", "writer.model.name"):
             assert mine.get(key) == footer.get(key), (entry, key)
-        assert ours.read().cast(table.schema).equals(table), entry
+        assert repr(ours.read().to_pylist()) == repr(table.to_pylist()), entry  # texts, for NaN equals nothing
         for place, field in enumerate(theirs.schema_arrow):
             if not pa.types.is_nested(field.type):
                 assert ours.schema_arrow.field(place) == field, entry

@@ -38,14 +38,15 @@ def opened(storage: ObjectStorage) -> lakebed.Table:
     return lakebed.Table(MetaClient.open(storage))
 
 
-def in_order(table: pa.Table) -> pa.Table:
-    return table.sort_by([("_hoodie_record_key", "ascending"), ("_hoodie_commit_seqno", "ascending")])
+def in_order(table: pa.Table) -> list[str]:
+    """Rows as text, under which a NaN is equal to itself."""
+    return sorted(map(repr, table.to_pylist()))
 
 
-@pytest.mark.parametrize("name", [name for name in GOLDEN_NAMES if "virtualkeys" not in name])
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
 def test_snapshots_are_those_of_the_disk(golden: Golden, name: str) -> None:
     ours = opened(in_bucket(golden(name))).scan().to_arrow()
-    assert in_order(ours).equals(in_order(lakebed.open(golden(name)).scan().to_arrow()))
+    assert in_order(ours) == in_order(lakebed.open(golden(name)).scan().to_arrow())
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -59,7 +60,7 @@ def test_other_queries_are_those_of_the_disk(golden: Golden, name: str) -> None:
         lambda table: table.incremental("0").to_arrow(),
         lambda table: table.scan(filter="_hoodie_record_key >= 'k0005' and _hoodie_record_key < 'k0030'").to_arrow(),
     ):
-        assert in_order(ask(there)).equals(in_order(ask(here)))
+        assert in_order(ask(there)) == in_order(ask(here))
     assert there.scan().count() == here.scan().count()
 
 
@@ -67,7 +68,7 @@ def test_a_local_store_behind_obstore(golden: Golden) -> None:
     root = golden("mor_parquet_v9")
     storage = ObjectStorage(lambda: LocalStore(str(root)), url="file://store")
     ours = opened(storage).scan().to_arrow()
-    assert in_order(ours).equals(in_order(lakebed.open(root).scan().to_arrow()))
+    assert in_order(ours) == in_order(lakebed.open(root).scan().to_arrow())
 
 
 class Recorded(ObjectStorage):
@@ -90,8 +91,8 @@ def cost(root: Path, ask: Callable[[lakebed.Table], object]) -> tuple[int, set[s
 
 
 def test_requests_for_a_snapshot_of_one_slice(golden: Golden) -> None:
-    """Four for the table (properties, timeline, schema folder, last commit), one for the file, the rest for the metadata
-    table: its properties, two listings, four commits, one hfile, and its three logs twice."""
+    """Four for the table (properties, timeline, schema folder, last commit), one for the file, the rest for the
+    metadata table: its properties, two listings, four commits, one hfile, and its three logs twice."""
     root = golden("nonpart_cow_v9")
     total, touched = cost(root, lambda table: table.scan().to_arrow())
     assert len(touched) == 1

@@ -1,0 +1,1 @@
+"""Upkeep of a table: what is done to its files without changing what it says."""

@@ -1,0 +1,88 @@
+"""A function over tasks, on executors: the `Runner` of Spark.
+
+Function and tasks travel as pickles, each task in a partition of its own, and the results are collected in order. What
+is wrong with a table or a request is wrong at every attempt, so it comes back as a value and is raised as it is; a store
+that does not answer is left to Spark, which tries again.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark user knows
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from lakebed.errors import LakebedError, StorageUnavailable
+from lakebed.runner import Progress
+from lakebed.spark.types import arrow_schema
+
+MOST_PARTITIONS = 2048
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+_RESULT = StructType([StructField("number", LongType()), StructField("result", BinaryType())])
+_TASK = StructType([StructField("number", LongType()), StructField("task", BinaryType())])
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRunner:
+    """Runs picklable functions over picklable tasks as one Spark job per `map`."""
+
+    spark: SparkSession
+    progress: Progress | None = None
+
+    def map(self, fn: Callable[[_T], _R], tasks: Iterable[_T], *, label: str) -> Iterator[_R]:
+        given = list(tasks)
+        if not given:
+            return
+        rows = task_frame(self.spark, given).mapInArrow(_applied(fn), _RESULT).collect()
+        ordered = sorted(rows, key=lambda row: row["number"])
+        for done, row in enumerate(ordered, 1):
+            result = outcome(bytes(row["result"]))
+            if self.progress is not None:
+                self.progress.advance(label, done, len(given))
+            yield result
+
+
+def task_frame(spark: SparkSession, tasks: Sequence[Any]) -> DataFrame:
+    """A row per task, each in a partition of its own while there are not too many."""
+    rows = [(number, pickle.dumps(task)) for number, task in enumerate(tasks)]
+    partitions = min(max(1, len(rows)), MOST_PARTITIONS)
+    return spark.createDataFrame(rows, _TASK).repartitionById(partitions, (F.col("number") % partitions).cast("int"))
+
+
+def captured(work: Callable[[], Any]) -> bytes:
+    """What the work returned, or the error it ended in where another attempt would end alike."""
+    try:
+        return pickle.dumps((True, work()))
+    except StorageUnavailable:
+        raise
+    except LakebedError as error:
+        return pickle.dumps((False, error))
+
+
+def outcome(data: bytes) -> Any:
+    """The value of `captured`, or its error raised."""
+    done, value = pickle.loads(data)
+    if done:
+        return value
+    raise value
+
+
+def _applied(fn: Callable[[Any], Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    payload = pickle.dumps(fn)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        function = pickle.loads(payload)
+        for batch in batches:
+            numbers = batch.column("number").to_pylist()
+            for number, raw in zip(numbers, batch.column("task").to_pylist(), strict=True):
+                result = captured(lambda raw=raw: function(pickle.loads(raw)))
+                arrays = [pa.array([number], pa.int64()), pa.array([result], pa.binary())]
+                yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(_RESULT))
+
+    return run
