@@ -5,6 +5,9 @@ t = lakebed.open("/data/orders")
 t.scan(columns=["id", "qty"], filter="qty > 3").to_pandas()
 """
 
+from importlib import import_module
+from typing import Any
+
 from lakebed.errors import (
     ConflictError,
     CorruptTable,
@@ -16,7 +19,7 @@ from lakebed.errors import (
 )
 from lakebed.merge.record_merger import RecordMerger, register_merger
 from lakebed.read.scan import Scan
-from lakebed.table import Table, create, open  # noqa: A004 - `lakebed.open` is the front door
+from lakebed.table import Table, create, open, read  # noqa: A004 - `lakebed.open` is the front door
 from lakebed.write.job import CommitResult
 
 __version__ = "0.1.0"
@@ -35,5 +38,13 @@ __all__ = [
     "UnsupportedFormat",
     "create",
     "open",
+    "read",
     "register_merger",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`lakebed.spark` is loaded when it is asked for: pyspark need not be installed."""
+    if name == "spark":
+        return import_module("lakebed.spark")
+    raise AttributeError(f"module 'lakebed' has no attribute {name!r}")

@@ -17,11 +17,15 @@ from lakebed.config.options import ReadOptions, TableConfig
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest
 from lakebed.inspect import Inspect
+from lakebed.model.finding import Finding
 from lakebed.model.predicate import Predicate
 from lakebed.read.plan import Query, query_named
 from lakebed.read.scan import Scan, Time
 from lakebed.read.shape import table_shape
 from lakebed.runner import LocalRunner
+from lakebed.services.check import check_table
+from lakebed.services.drop_metadata import is_half_dropped, remove_metadata
+from lakebed.services.services import Services
 from lakebed.storage.open import open_storage
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
@@ -37,7 +41,7 @@ Options = Mapping[str, str] | WriteOptions | None
 class Table:
     """A Hudi table at a location. Get one with `lakebed.open`."""
 
-    __slots__ = ("_client", "_control", "_options", "_properties", "_runner")
+    __slots__ = ("_client", "_control", "_drop_metadata", "_options", "_properties", "_runner")
 
     def __init__(
         self,
@@ -45,8 +49,10 @@ class Table:
         options: ReadOptions | None = None,
         properties: Mapping[str, str] | None = None,
         control: Control | None = None,
+        drop_metadata: bool = False,
     ) -> None:
         self._client = client
+        self._drop_metadata = drop_metadata
         self._options = options or ReadOptions()
         self._properties = dict(properties or {})
         self._control = control
@@ -82,6 +88,16 @@ class Table:
         """See what was committed since the table was opened."""
         self._client = self._client.reload()
         return self
+
+    def check(self) -> list[Finding]:
+        """Everything about the table that is not as it should be: files, timeline, order, keys. Reads all keys."""
+        return check_table(self._client.reload(), self._runner, self._options)
+
+    @property
+    def services(self) -> Services:
+        """Upkeep: `upgrade` and `downgrade`."""
+        self.refresh()
+        return Services(self._client, self._chosen_control({}), self._runner, self._options.memory, self.refresh)
 
     # ------------------------------------------------------------------ reading
     def scan(
@@ -139,28 +155,38 @@ class Table:
         )
 
     # ------------------------------------------------------------------ writing
-    def upsert(self, data: Any, options: Options = None, memory: int | str | None = None) -> CommitResult:
+    def upsert(
+        self, data: Any, options: Options = None, memory: int | str | None = None, drop_metadata: bool = False
+    ) -> CommitResult:
         """Insert rows, or replace the rows whose keys are there already; by the table's merge rule.
 
         `data` is an Arrow table or reader, a pandas or polars frame, a DuckDB relation: anything that streams Arrow.
         """
-        return self._write(data, Operation.UPSERT, options, memory)
+        return self._write(data, Operation.UPSERT, options, memory, drop_metadata)
 
-    def insert(self, data: Any, options: Options = None, memory: int | str | None = None) -> CommitResult:
+    def insert(
+        self, data: Any, options: Options = None, memory: int | str | None = None, drop_metadata: bool = False
+    ) -> CommitResult:
         """Add rows without looking for their keys; where a hash places rows, a known key is replaced all the same."""
-        return self._write(data, Operation.INSERT, options, memory)
+        return self._write(data, Operation.INSERT, options, memory, drop_metadata)
 
-    def bulk_insert(self, data: Any, options: Options = None, memory: int | str | None = None) -> CommitResult:
+    def bulk_insert(
+        self, data: Any, options: Options = None, memory: int | str | None = None, drop_metadata: bool = False
+    ) -> CommitResult:
         """Add many rows at once; the way to fill a table."""
-        return self._write(data, Operation.BULK_INSERT, options, memory)
+        return self._write(data, Operation.BULK_INSERT, options, memory, drop_metadata)
 
-    def overwrite(self, data: Any, options: Options = None, memory: int | str | None = None) -> CommitResult:
+    def overwrite(
+        self, data: Any, options: Options = None, memory: int | str | None = None, drop_metadata: bool = False
+    ) -> CommitResult:
         """Replace all rows of the table by these."""
-        return self._write(data, Operation.INSERT_OVERWRITE_TABLE, options, memory)
+        return self._write(data, Operation.INSERT_OVERWRITE_TABLE, options, memory, drop_metadata)
 
-    def overwrite_partitions(self, data: Any, options: Options = None, memory: int | str | None = None) -> CommitResult:
+    def overwrite_partitions(
+        self, data: Any, options: Options = None, memory: int | str | None = None, drop_metadata: bool = False
+    ) -> CommitResult:
         """Replace the partitions that the rows belong to; others stay."""
-        return self._write(data, Operation.INSERT_OVERWRITE, options, memory)
+        return self._write(data, Operation.INSERT_OVERWRITE, options, memory, drop_metadata)
 
     def delete(
         self,
@@ -168,6 +194,7 @@ class Table:
         keys: Sequence[Any] | None = None,
         options: Options = None,
         memory: int | str | None = None,
+        drop_metadata: bool = False,
     ) -> CommitResult:
         """Delete the rows that a condition matches, or those with the given keys.
 
@@ -176,15 +203,17 @@ class Table:
         """
         if (where is None) == (keys is None):
             raise InvalidRequest("delete takes either where= or keys=")
-        writer = self._writer(options, memory)
+        writer = self._writer(options, memory, drop_metadata)
         result = writer.delete_where(where) if where is not None else writer.delete_keys(keys or ())
         return self._done(result)
 
-    def delete_partitions(self, partitions: Sequence[str], options: Options = None) -> CommitResult:
+    def delete_partitions(
+        self, partitions: Sequence[str], options: Options = None, drop_metadata: bool = False
+    ) -> CommitResult:
         """Let whole partitions vanish, named by path or as `column=value`."""
         if isinstance(partitions, str):
             raise InvalidRequest("delete_partitions takes a list", hint=f"Use [{partitions!r}].")
-        return self._done(self._writer(options, None).delete_partitions(partitions))
+        return self._done(self._writer(options, None, drop_metadata).delete_partitions(partitions))
 
     def update(
         self,
@@ -192,27 +221,32 @@ class Table:
         where: str | None = None,
         options: Options = None,
         memory: int | str | None = None,
+        drop_metadata: bool = False,
     ) -> CommitResult:
         """Set columns by expressions, in the rows that a condition matches.
 
         t.update(set={"qty": "qty + 1"}, where="region = 'eu'")
         """
-        return self._done(self._writer(options, memory).update(set, where))
+        return self._done(self._writer(options, memory, drop_metadata).update(set, where))
 
-    def _write(self, data: Any, operation: Operation, options: Options, memory: int | str | None) -> CommitResult:
-        writer = self._writer(options, memory)
+    def _write(
+        self, data: Any, operation: Operation, options: Options, memory: int | str | None, drop_metadata: bool
+    ) -> CommitResult:
+        writer = self._writer(options, memory, drop_metadata)
         if _is_spark_frame(data):
             from lakebed.spark.write_job import write_frame
 
             return self._done(write_frame(data, writer, operation))
         return self._done(writer.write(data, operation))
 
-    def _writer(self, options: Options, memory: int | str | None) -> TableWriter:
+    def _writer(self, options: Options, memory: int | str | None, drop_metadata: bool = False) -> TableWriter:
         self.refresh()
         given = dict(options) if isinstance(options, Mapping) else {}
         chosen = {**self._client.config.properties, **self._properties, **given}
         files = options if isinstance(options, WriteOptions) else WriteOptions.from_properties(chosen)
-        control = self._control or Control.of(self._client.storage, TxnOptions.from_properties(chosen))
+        control = self._chosen_control(given)
+        if drop_metadata or self._drop_metadata or is_half_dropped(self._client):
+            self._client = remove_metadata(self._client, control)
         return TableWriter(
             self._client,
             control,
@@ -221,6 +255,10 @@ class Table:
             self._runner,
             bytes_of(memory) if memory is not None else self._options.memory,
         )
+
+    def _chosen_control(self, given: Mapping[str, str]) -> Control:
+        chosen = {**self._client.config.properties, **self._properties, **given}
+        return self._control or Control.of(self._client.storage, TxnOptions.from_properties(chosen))
 
     def _done(self, result: CommitResult) -> CommitResult:
         self.refresh()
@@ -250,16 +288,55 @@ def open(  # noqa: A001 - `lakebed.open(path)` is the name people look for
     path: str | os.PathLike[str],
     storage_options: Mapping[str, str] | None = None,
     options: Mapping[str, str] | ReadOptions | None = None,
+    drop_metadata: bool = False,
+    num_buckets: int | None = None,
 ) -> Table:
     """Open the table at a local path or an object-store URL.
 
         t = lakebed.open("s3://lake/orders", storage_options={"region": "eu-west-1"})
 
-    Raises `TableNotFound` when there is no table, `UnsupportedFormat` for versions that are not read.
+    A table with a metadata table is not written to, for lakebed would leave that behind; with `drop_metadata=True` the
+    first write removes it. Tables that real Hudi wrote with a bucket index do not say how many buckets they have; writing
+    to one needs `num_buckets`. Raises `TableNotFound` when there is no table, `UnsupportedFormat` for versions that are not
+    read.
     """
     client = MetaClient.open(open_storage(path, storage_options))
     given = dict(options) if isinstance(options, Mapping) else {}
-    return Table(client, ReadOptions().override(options), given)
+    if num_buckets is not None:
+        given = {"hoodie.index.type": "BUCKET", **given, "hoodie.bucket.index.num.buckets": str(num_buckets)}
+    return Table(client, ReadOptions().override(options), given, drop_metadata=drop_metadata)
+
+
+def read(
+    spark: Any,
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    as_of: Time | None = None,
+    query: str = Query.SNAPSHOT,
+    start: Time | None = None,
+    end: Time | None = None,
+    filter: str | Predicate | None = None,  # noqa: A002
+    storage_options: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | ReadOptions | None = None,
+) -> Any:
+    """The table as a Spark DataFrame, planned natively: the fast way to read on Spark.
+
+        lakebed.read(spark, "/lake/orders", columns=["id", "qty"], as_of="2026-11-01 00:00:00")
+
+    With `start` (and `end`) only rows committed in that range, as `Table.incremental` has it.
+    """
+    table = open(path, storage_options, options)
+    wanted = str(query).replace("-", "_").lower()
+    if start is None and end is None and wanted != Query.INCREMENTAL:
+        return table.scan(columns, filter, as_of, query).to_df(spark)
+    if as_of is not None or wanted not in (Query.SNAPSHOT, Query.INCREMENTAL):
+        raise InvalidRequest(
+            "start and end ask for the changes of a range, and go with neither as_of nor another query",
+            hint="Leave out as_of= and query=; the rows are those of the end of the range.",
+        )
+    if start is None:
+        raise InvalidRequest("an incremental query needs a start", hint="Use a completion time, or 0 for everything.")
+    return table.incremental(start, end, columns, filter).to_df(spark)
 
 
 def create(

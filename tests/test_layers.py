@@ -8,8 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "lakebed"
-LAZY_IMPORTS = {("table.py", "lakebed.spark")}
-"""The one door that reaches for Spark only when it is handed a session or a Spark DataFrame."""
+LAZY_IMPORTS = {("table.py", "lakebed.spark"), ("read/scan.py", "lakebed.spark")}
+"""Two doors that reach for Spark, only when they are handed a session or a Spark DataFrame."""
 
 
 def rows_of_the_drawing() -> dict[str, int]:

@@ -20,6 +20,7 @@ PINNED = [
     "UnsupportedFormat",
     "create",
     "open",
+    "read",
     "register_merger",
 ]
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lakebed.cli.check import check
 from lakebed.cli.demo import demo
 from lakebed.cli.dump import hfile_app, log_app
 from lakebed.cli.output import errors
@@ -23,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     add_completion=False,
 )
-for command in (show, timeline, slices, commit, config, read, demo):
+for command in (show, timeline, slices, commit, config, read, check, demo):
     app.command()(command)
 app.add_typer(log_app, name="log")
 app.add_typer(hfile_app, name="hfile")

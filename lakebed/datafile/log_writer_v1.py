@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.config.write_options import FileOptions, LogBlockFormat
 from lakebed.datafile.column_encoding import ColumnSummary
@@ -130,11 +132,24 @@ class InlineLogWriter:
         file.blocks.append(block)
 
     def _put_deletes(self, deletes: _Deletes) -> None:
+        """Deletes with and without an ordering value get a block each: hudi-rs refuses to see both in one."""
         if not deletes.batches:
             return
-        rows = pa.Table.from_batches(deletes.batches, delete_schema(self._spec.ordering))
+        rows = pa.Table.from_batches(deletes.batches, delete_schema(self._spec.ordering)).combine_chunks()
+        positions = deletes.positions.ascending()
+        bare = np.ones(rows.num_rows, dtype=np.bool_)
+        for column in rows.columns[1:]:
+            nulls = pc.is_null(column).combine_chunks().cast(pa.uint8())
+            bare &= np.frombuffer(nulls.buffers()[1], np.uint8)[nulls.offset :][: len(nulls)].astype(np.bool_)
+        for chosen in (~bare, bare):
+            places = np.flatnonzero(chosen)
+            if len(places):
+                index = pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places.astype(np.int64))])
+                self._put_delete_block(rows.take(index), None if positions is None else positions[places])
+
+    def _put_delete_block(self, rows: pa.Table, positions: Positions | None) -> None:
         content = encode_delete_block(rows, self._target.file_group.partition_path)
-        header = self._spec.header(self._target.instant_time, _encoded(deletes.positions.ascending()))
+        header = self._spec.header(self._target.instant_time, _encoded(positions))
         file = self._current_file()
         file.output.write(encode_block(BlockKind.DELETE, header, content))
         file.deletes += rows.num_rows

@@ -84,6 +84,18 @@ _READERS: dict[str, Callable[[Fields], ActionBody]] = {
 }
 
 
+_ESSENTIAL: dict[str, tuple[str, ...]] = {
+    _COMMIT: ("partitionToWriteStats", "extraMetadata"),
+    _REPLACED: ("partitionToWriteStats", "extraMetadata", "partitionToReplaceFileIds"),
+    _COMPACTION: ("operations",),
+    "HoodieRequestedReplaceMetadata": ("clusteringPlan",),
+    "HoodieCleanMetadata": ("earliestCommitToRetain",),
+    "HoodieSavepointMetadata": ("partitionMetadata",),
+}
+"""Fields that every version of a record has. A file brings its own schema: one wrong letter in that, and the field is
+simply not there, which must not be taken for an empty one."""
+
+
 def decode_body(action: Action, state: State, data: bytes, file: str) -> ActionBody | None:
     """The value of a timeline file, or of `metadata` or `plan` in a history row; None for an empty one."""
     if not data:
@@ -100,6 +112,9 @@ def decode_body(action: Action, state: State, data: bytes, file: str) -> ActionB
     if name not in allowed:
         raise CorruptTable(f"{name} is not the record of a {action} that is {state}", file=file)
     fields = Fields(record, file)
+    for key in _ESSENTIAL.get(name, ()):
+        if key not in record:
+            raise CorruptTable(f"the schema of the record has no {key}", file=file)
     return write_records.compaction_plan_from(fields, action) if name == _COMPACTION else _READERS[name](fields)
 
 

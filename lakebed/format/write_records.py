@@ -54,6 +54,8 @@ _STAT_RUNTIMES = {
 
 
 def _write_stat(fields: Fields, partition_path: str) -> WriteStat:
+    if "path" not in fields.record:
+        raise CorruptTable("the schema of the write statistics has no path", file=fields.file)
     runtime = fields.one("runtimeStats") or Fields({}, fields.file)
     previous = fields.text("prevCommit")
     numbers = {ours: fields.number(theirs) for ours, theirs in _STAT_NUMBERS.items()}

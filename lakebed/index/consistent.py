@@ -113,6 +113,10 @@ class ConsistentBucketIndex:
             self._rings[partition_path] = found or initial_hashing(partition_path, self.num_buckets)
         return self._rings[partition_path]
 
+    def file_ids(self, partition_path: str) -> frozenset[str]:
+        """The file groups on the partition's ring."""
+        return frozenset(node.file_id for node in self.ring(partition_path).ring)
+
     def save_initial(self, partition_path: str) -> None:
         """Leave the ring of a partition that gets its first rows, for every later writer to find."""
         if load_hashing(self.context.client, partition_path) is None:

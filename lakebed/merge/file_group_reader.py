@@ -80,7 +80,7 @@ class FileGroupReader:
     # ------------------------------------------------------------------ the rows of a split
     def read(self, split: ReadSplit, counters: ReadCounters | None = None) -> Iterator[pa.RecordBatch]:
         """The merged rows of a slice that the query asks for."""
-        wanted = self._columns(self.schema.names)
+        wanted = self._columns(self.schema.names or self.shape.schema.names[:1])  # rows without columns have no number
         piece = split.slice
         if not piece.log_files:
             merged = self._base_rows(piece, wanted, counters)

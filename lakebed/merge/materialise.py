@@ -16,14 +16,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.merge.record_merger import Op
 from lakebed.merge.runs import OP_COLUMN
 from lakebed.merge.vectors import Ints, index_array, index_array_with_nulls
 from lakebed.merge.window import Window, concat
 
-POOL = pa.system_memory_pool()
 _SLICE_ROWS = 1024  # shorter stretches are cheaper to copy than to hand out as batches of their own
 
 
@@ -124,11 +122,11 @@ def _gather(window: Window, chosen: Chosen, schema: pa.Schema) -> pa.RecordBatch
             parts.append(extra.column(at) if at >= 0 else pa.nulls(extra.num_rows, wanted.type))
         picked = chosen.picks.get(wanted.name)
         if picked is None:
-            array = pc.take(concat(parts), index, memory_pool=POOL)
+            array = concat(parts).take(index)
         else:
             rows = chosen.rows.copy()
             rows[picked[0]] = picked[1]
-            array = pc.take(concat(parts), index_array_with_nulls(rows), memory_pool=POOL)
+            array = concat(parts).take(index_array_with_nulls(rows))
         arrays.append(array if array.type == wanted.type else array.cast(wanted.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

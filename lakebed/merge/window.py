@@ -20,7 +20,6 @@ from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import COMMIT_TIME, IS_DELETED, OPERATION, ROW_COLUMN, RUN_COLUMN, Run
 from lakebed.merge.vectors import Bools, Ints, index_array, is_text, numbers, truths
 
-POOL = pa.system_memory_pool()
 _GONE = pa.array(["D", "-U"])
 
 
@@ -211,13 +210,13 @@ class Window:
 
 
 def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches, memory_pool=POOL)
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def concat(parts: list[pa.Array]) -> pa.Array:
     """One array; a single part is not copied."""
     parts = [part for part in parts if len(part)] or parts[:1]
-    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts, memory_pool=POOL)
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
 def _deleted(piece: Piece, facts: RunFacts) -> Bools | None:

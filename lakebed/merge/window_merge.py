@@ -74,7 +74,7 @@ class WindowMerge:
         if deleted is not None and not self._keep_deletes:
             keep = ~deleted[order]
         if groups is None:
-            rows = order[keep]
+            rows = order[np.flatnonzero(keep)]
             return Chosen(rows, self._ops(window, rows, deleted) if self._keep_deletes else None)
 
         picks: dict[str, Ints] = {}
@@ -93,7 +93,7 @@ class WindowMerge:
         keep[groups.slots[stands]] = True
         if self._keep_deletes:
             keep[groups.slots[verdict.barrier[verdict.barrier >= 0]]] = True
-        rows = order[keep]
+        rows = order[np.flatnonzero(keep)]
         ops = (
             self._group_ops(window, order, keep, deleted=deleted, groups=groups, verdict=verdict)
             if self._keep_deletes

@@ -163,9 +163,24 @@ class Scan:
         runner = replace(self.runner, threads=threads) if isinstance(self.runner, LocalRunner) else self.runner
         return sum(runner.map(_Count.run, [_Count(reader, split) for split in plan.splits], label="count"))
 
-    def explain(self) -> str:
-        """The plan in words: what is read, what was pruned and why, and how slices are merged."""
-        return self.plan().explain()
+    def to_df(self, spark: Any) -> Any:
+        """The rows as a Spark DataFrame; what Spark's own Parquet reader can read never passes through Python."""
+        from lakebed.spark.read import to_df
+
+        frame = to_df(spark, self.plan())
+        return frame if self.limit_rows is None else frame.limit(self.limit_rows)
+
+    def explain(self, spark: Any = None) -> str:
+        """The plan in words: what is read, what was pruned and why, and how slices are merged.
+
+        With a session, or True, also by which route each slice comes to Spark.
+        """
+        plan = self.plan()
+        if not spark:
+            return plan.explain()
+        from lakebed.spark.read import explain_routes
+
+        return "\n".join([plan.explain(), *explain_routes(plan, None if spark is True else spark)])
 
 
 def _text(where: str | Predicate) -> str:

@@ -17,7 +17,7 @@ from lakebed.model.instant import Action, Instant
 from lakebed.storage.storage import joined
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
-from lakebed.txn.rollback import delete_all
+from lakebed.txn.rollback import absolute_path, delete_all
 from lakebed.txn.transaction import Transaction, schedule
 
 POLICY = "KEEP_LATEST_COMMITS"
@@ -29,7 +29,12 @@ def remove_files(
     """Delete files, given by partition as names; whoever travels to a time before `retain` is told that it is gone."""
     if not any(files.values()):
         return None
-    wanted = {partition: tuple(sorted(names)) for partition, names in files.items() if names}
+    storage = client.storage
+    wanted = {
+        partition: tuple(absolute_path(storage, joined(partition, name)) for name in sorted(names))
+        for partition, names in files.items()
+        if names
+    }
     earliest = InstantRef(retain.requested_time, str(retain.action), "COMPLETED")
 
     def plan(fresh: MetaClient, begin: str) -> CleanPlan:

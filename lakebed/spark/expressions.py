@@ -7,7 +7,6 @@ evaluated by lakebed itself, in an Arrow UDF over the columns that it names: the
 
 from __future__ import annotations
 
-import pickle
 from functools import reduce
 from typing import Any
 
@@ -18,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark us
 from lakebed.model.expression import And, Call, Compare, Field, In, IsNull, Literal, Node, Not, Or
 from lakebed.model.expression_sql import sql_type
 from lakebed.model.predicate import Predicate
+from lakebed.spark.udf import column_of, over_columns
 
 _SUBSTRINGS = {"startswith": F.startswith, "endswith": F.endswith, "contains": F.contains}
 
@@ -49,7 +49,7 @@ def exact_column(node: Node) -> Column | None:
             return column_of(path).isNull()
         case In(Field(path, kind), values) if not pa.types.is_floating(kind):
             found = [_literal(value) for value in values]
-            if any(value is None or not _comparable(kind, item.type) for value, item in zip(found, values, strict=True)):
+            if any(value is None or not comparable(kind, item.type) for value, item in zip(found, values, strict=True)):
                 return None
             return column_of(path).isin(*found)
         case Not(arg):
@@ -64,11 +64,6 @@ def exact_column(node: Node) -> Column | None:
     return None
 
 
-def column_of(path: tuple[str, ...]) -> Column:
-    """A column or a field of a struct, whatever characters its name has."""
-    return F.col(".".join(f"`{part.replace('`', '``')}`" for part in path))
-
-
 def _joined(args: tuple[Node, ...], combine: Any) -> Column | None:
     parts = [exact_column(arg) for arg in args]
     known = [part for part in parts if part is not None]
@@ -76,7 +71,7 @@ def _joined(args: tuple[Node, ...], combine: Any) -> Column | None:
 
 
 def _compared(op: str, left: Field | Literal, right: Field | Literal) -> Column | None:
-    if not _comparable(left.type, right.type):
+    if not comparable(left.type, right.type):
         return None
     one, other = _value(left), _value(right)
     if one is None or other is None:
@@ -104,10 +99,13 @@ def _value(node: Field | Literal) -> Column | None:
 def _literal(literal: Literal) -> Column | None:
     """A constant in exactly its type: by way of text where Spark's own conversion would go by the session's zone."""
     value, kind = literal.value, literal.type
-    try:
-        name = sql_type(kind)
-    except KeyError:
-        return None
+    if pa.types.is_timestamp(kind):
+        name = "timestamp" if kind.tz else "timestamp_ntz"
+    else:
+        try:
+            name = sql_type(kind)
+        except KeyError:
+            return None
     if value is None or isinstance(value, bool | int | float | str):
         return F.lit(value).cast(name)
     if isinstance(value, bytes):
@@ -119,11 +117,20 @@ def _literal(literal: Literal) -> Column | None:
     return None
 
 
+def comparable(left: pa.DataType, right: pa.DataType) -> bool:
+    """Whether two values are of one kind, so that nobody casts either of them to compare them."""
+    return any(kind(left) and kind(right) for kind in _KINDS)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
 _KINDS = (
     pa.types.is_boolean,
     pa.types.is_integer,
     pa.types.is_floating,
-    lambda kind: _is_text(kind),
+    _is_text,
     lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind),
     pa.types.is_date,
     lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None,
@@ -132,25 +139,9 @@ _KINDS = (
 )
 
 
-def _comparable(left: pa.DataType, right: pa.DataType) -> bool:
-    return any(kind(left) and kind(right) for kind in _KINDS)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
 def _udf(predicate: Predicate, schema: pa.Schema) -> Column:
+    if not predicate.columns:
+        nothing = pa.RecordBatch.from_arrays([pa.nulls(1)], names=["nothing"])
+        return F.lit(predicate.evaluate(nothing)[0].as_py())
     wanted = pa.schema([schema.field(name).with_nullable(True) for name in predicate.columns])
-    payload = pickle.dumps((predicate, wanted))
-
-    def matches(*arrays: pa.Array) -> pa.Array:
-        condition, kinds = pickle.loads(payload)
-        columns = [
-            array if array.type == item.type else array.cast(item.type)
-            for array, item in zip(arrays, kinds, strict=True)
-        ]
-        return condition.evaluate(pa.RecordBatch.from_arrays(columns, schema=kinds))
-
-    matches.__annotations__ = {"arrays": pa.Array, "return": pa.Array}
-    return F.arrow_udf(matches, "boolean")(*(column_of((name,)) for name in predicate.columns))
+    return over_columns(predicate.evaluate, wanted, "boolean")

@@ -1,110 +1,136 @@
 """Reading on Spark: rows stay in the JVM wherever Spark's own Parquet reader can give the answer.
 
-    slices that are base files alone          spark.read.parquet over the exact list of files
-    slices with native logs, whole records    spark.read.parquet over base and logs, dead rows dropped by merge vectors
-    everything else                           mapInArrow over FileGroupReader: v1 logs, partial and custom merges, ORC,
-                                              schema changes that Spark's reader does not do, stores it cannot open
+    plan ──► a route per slice ──► files with nothing dead      spark.read.parquet over the exact list
+            (spark/routes)         files with dead rows         the same, joined with their merge vectors
+                                   logs of format v1            their living rows, through mapInArrow
+                                   everything else              merged rows, through mapInArrow
 
-The answer is the same whichever way is taken, and `explain()` says which and why. A merge vector is one bit per row,
-made from key and ordering columns alone; it is joined by file name (unique within a table) and row index.
+A merge vector is one bit per row, made from key and ordering columns alone; it is joined by file name (unique within a
+table: it holds the file group, the task attempt and the instant) and row index. `explain(spark=...)` says which way
+each slice takes and why.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark user knows
-from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
 from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit
 from lakebed.model.schema import COMMIT_TIME
 from lakebed.read.plan import Plan
-from lakebed.read.vectors import FileVector, slice_vectors
+from lakebed.read.vectors import FileVector
+from lakebed.spark.expressions import where
+from lakebed.spark.files import case_sensitive, spark_location, why_unreadable
+from lakebed.spark.routes import SparkRoutes, routes
+from lakebed.spark.runner import task_frame
 from lakebed.spark.types import arrow_schema, conform, spark_schema
+from lakebed.spark.udf import column_of
+from lakebed.spark.vectors import SliceVectors, find_vectors
 
 FILE = "_lakebed_file"
 WORDS = "_lakebed_words"
 ROW = "_lakebed_row"
+MOST_VECTOR_BYTES = 128 << 20
+"""The vectors of a query are broadcast; this many bytes stand for a thousand million rows in files with dead ones."""
 LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-NO_WORDS = np.zeros(0, np.uint64)
-
-
-@dataclass(frozen=True, slots=True)
-class SparkRoutes:
-    """Which splits go which way, and why."""
-
-    native: tuple[ReadSplit, ...]
-    vectors: tuple[ReadSplit, ...]
-    python: tuple[tuple[ReadSplit, str], ...]
-
-    def lines(self) -> list[str]:
-        reasons: dict[str, int] = {}
-        for _, why in self.python:
-            reasons[why] = reasons.get(why, 0) + 1
-        return [
-            f"{len(self.native)} slices by Spark's Parquet reader",
-            f"{len(self.vectors)} slices by Spark's Parquet reader and merge vectors",
-            *(f"{count} slices through Python: {why}" for why, count in sorted(reasons.items())),
-        ]
-
-
-def routes(plan: Plan) -> SparkRoutes:
-    """The way of every split."""
-    native: list[ReadSplit] = []
-    vectors: list[ReadSplit] = []
-    python: list[tuple[ReadSplit, str]] = []
-    for split in plan.splits:
-        why = plan.reader.why_not_native(split)
-        if why is not None:
-            python.append((split, why))
-        elif split.slice.log_files:
-            vectors.append(split)
-        else:
-            native.append(split)
-    return SparkRoutes(tuple(native), tuple(vectors), tuple(python))
+_GLOB = re.compile(r"([{}\[\]*?\\,])")
 
 
 def to_df(spark: SparkSession, plan: Plan) -> DataFrame:
     """The rows of a plan as a DataFrame."""
-    chosen = routes(plan)
-    vectors, misfits = _vectors(spark, plan, chosen)
-    through_python = [*(split for split, _ in chosen.python), *misfits]
+    if plan.reader.storage.url.startswith("memory://"):
+        return _rows_of_this_process(spark, plan)
+    chosen = choose_routes(spark, plan)
+    found = find_vectors(spark, plan, chosen)
+    native, winners, too_large = _within_budget(found.vectors)
+    through_python: list[_Task] = [
+        *(_Task(split) for split, _ in chosen.python),
+        *(_Task(split) for split in (*found.misfits, *too_large)),
+        *winners,
+    ]
     parts: list[DataFrame] = []
-    if vectors:
-        parts.append(_native_rows(spark, plan, vectors))
+    if native:
+        parts.append(_native_rows(spark, plan, native))
     if through_python or not parts:
         parts.append(_python_rows(spark, plan, through_python))
     whole = parts[0]
     for part in parts[1:]:
-        whole = whole.unionByName(part)
+        whole = whole.union(part)
     return whole
+
+
+def choose_routes(spark: SparkSession, plan: Plan) -> SparkRoutes:
+    """The way of every slice in this session."""
+    files = [file.path for split in plan.splits[:1] for file in split.slice.files]
+    unreadable = why_unreadable(spark, plan.reader.storage.url, files[0]) if files else None
+    return routes(plan, unreadable, case_sensitive=case_sensitive(spark))
+
+
+def explain_routes(plan: Plan, spark: SparkSession | None = None) -> list[str]:
+    """The routes in words; without a session, those of one that can open the table's files."""
+    chosen = routes(plan) if spark is None else choose_routes(spark, plan)
+    return [f"on Spark: {line}" for line in chosen.lines()]
+
+
+def _within_budget(
+    vectors: dict[ReadSplit, SliceVectors],
+) -> tuple[list[FileVector], list[_Task], list[ReadSplit]]:
+    """Files for Spark's reader, logs whose living rows come through Python, and slices with too much to broadcast."""
+    native: list[FileVector] = []
+    winners: list[_Task] = []
+    too_large: list[ReadSplit] = []
+    held = 0
+    for split, found in vectors.items():
+        size = sum(vector.words.nbytes for vector in found.files if vector.dead)
+        if held + size > MOST_VECTOR_BYTES:
+            too_large.append(split)
+            continue
+        held += size
+        native += found.files
+        if found.has_winners:
+            winners.append(_Task(split, found.logs))
+    return native, winners, too_large
 
 
 # ---------------------------------------------------------------------- rows that never leave the JVM
 def _native_rows(spark: SparkSession, plan: Plan, vectors: Sequence[FileVector]) -> DataFrame:
-    base = plan.reader.storage.url.rstrip("/")
-    clean = [f"{base}/{vector.path}" for vector in vectors if not vector.dead]
-    dirty = [vector for vector in vectors if vector.dead]
+    clean = [vector.path for vector in vectors if not vector.dead]
+    dirty = [vector for vector in vectors if 0 < vector.dead < vector.rows]
     parts = []
     if clean:
         parts.append(_select(_read_files(spark, plan, clean), plan))
     if dirty:
-        files = _read_files(spark, plan, [f"{base}/{vector.path}" for vector in dirty])
+        files = _read_files(spark, plan, [vector.path for vector in dirty])
         parts.append(_select(_alive(spark, files, dirty), plan))
-    return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+    if not parts:
+        return spark.createDataFrame([], spark_schema(plan.schema))
+    return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
 
 
 def _read_files(spark: SparkSession, plan: Plan, paths: Sequence[str]) -> DataFrame:
-    """The files by Spark's reader, every table column there; the list is taken as it is, without listing folders."""
+    """The files by Spark's reader, every table column there; the list is taken as it is, without listing folders.
+
+    Session settings that would hide a lost file or shift old dates must not change the answer.
+    """
+    base = spark_location(spark, plan.reader.storage.url)
+    urls = [_GLOB.sub(r"\\\1", f"{base}/{path}") for path in paths]
+    reader = spark.read.schema(spark_schema(plan.reader.shape.schema)).options(
+        ignoreMissingFiles=False, ignoreCorruptFiles=False, mergeSchema=False, datetimeRebaseMode="CORRECTED"
+    )
     before = spark.conf.get(LISTING_THRESHOLD) or "32"
     spark.conf.set(LISTING_THRESHOLD, str(max(int(before), len(paths) + 1)))
     try:
-        return spark.read.schema(spark_schema(plan.reader.shape.schema)).parquet(*paths)
+        files = reader.parquet(*urls)
+        files.schema  # noqa: B018 - a Connect client plans on demand: now, while the threshold is raised
+        return files
     finally:
         spark.conf.set(LISTING_THRESHOLD, before)
 
@@ -129,102 +155,75 @@ def _select(files: DataFrame, plan: Plan) -> DataFrame:
     if reader.commits is not None:
         files = files.where(F.col(COMMIT_TIME).isin(sorted(reader.commits)))
     if reader.predicate is not None:
-        files = files.where(reader.predicate.to_sql())
-    return files.select([F.col(f"`{name}`") for name in plan.schema.names])
-
-
-def _vectors(spark: SparkSession, plan: Plan, chosen: SparkRoutes) -> tuple[list[FileVector], list[ReadSplit]]:
-    """The merge vectors of slices, made in tasks, one per slice, and the slices that do not fit.
-
-    Vectors depend on nothing but the set of files, so those already made are kept. A base file alone needs none, and
-    while the table's schema never changed its columns need no look either.
-    """
-    found: list[FileVector] = []
-    misfits: list[ReadSplit] = []
-    missing: list[ReadSplit] = list(chosen.vectors)
-    is_stable = bool(chosen.native) and plan.schema_is_stable
-    for split in chosen.native:
-        base = split.slice.base_file
-        if base is not None and is_stable:
-            found.append(FileVector(base.path, 0, 0, NO_WORDS))
-        elif base is not None:
-            missing.append(split)
-    known = {split: _CACHE[key] for split in missing if (key := _key(plan, split)) in _CACHE}
-    todo = [split for split in missing if split not in known]
-    for split, vectors in zip(todo, _run(spark, _VectorTask(plan.reader), todo) if todo else (), strict=True):
-        _remember(_key(plan, split), vectors)
-        known[split] = vectors
-    for split, vectors in known.items():
-        if vectors is None:
-            misfits.append(split)
-        else:
-            found.extend(vectors)
-    return found, misfits
-
-
-def _key(plan: Plan, split: ReadSplit) -> tuple[str, tuple[str, ...], str]:
-    paths = tuple(file.path for file in split.slice.files)
-    return (plan.reader.storage.url, paths, str(plan.reader.shape.schema))
-
-
-@dataclass(frozen=True, slots=True)
-class _VectorTask:
-    reader: FileGroupReader
-
-    def __call__(self, split: ReadSplit) -> list[FileVector] | None:
-        return slice_vectors(self.reader, split)
-
-
-_CACHE: dict[tuple[str, tuple[str, ...], str], list[FileVector] | None] = {}
-_CACHE_BYTES = 256 << 20
-
-
-def _remember(key: tuple[str, tuple[str, ...], str], vectors: list[FileVector] | None) -> None:
-    _CACHE[key] = vectors
-    while sum(vector.words.nbytes for known in _CACHE.values() for vector in known or ()) > _CACHE_BYTES:
-        _CACHE.pop(next(iter(_CACHE)))
-
-
-def _run(
-    spark: SparkSession, work: Callable[[ReadSplit], list[FileVector] | None], splits: Sequence[ReadSplit]
-) -> list[list[FileVector] | None]:
-    """Apply a picklable function to splits, one Spark task each, results in order."""
-    schema = StructType([StructField("number", LongType()), StructField("result", BinaryType())])
-    payload = pickle.dumps(work)
-
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        function = pickle.loads(payload)
-        for batch in batches:
-            results = [pickle.dumps(function(pickle.loads(raw))) for raw in batch.column("split").to_pylist()]
-            yield pa.RecordBatch.from_arrays(
-                [batch.column("number"), pa.array(results, pa.binary())], schema=arrow_schema(schema)
-            )
-
-    rows = _split_frame(spark, splits).mapInArrow(task, schema).collect()
-    return [pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: row["number"])]
-
-
-def _split_frame(spark: SparkSession, splits: Sequence[ReadSplit]) -> DataFrame:
-    """A row per split, each in a partition of its own."""
-    schema = StructType([StructField("number", LongType()), StructField("split", BinaryType())])
-    rows = [(number, pickle.dumps(split)) for number, split in enumerate(splits)]
-    frame = spark.createDataFrame(rows, schema)
-    return frame.repartitionById(max(1, len(splits)), F.col("number").cast("int"))
+        files = where(files, reader.predicate, reader.shape.schema)
+    return files.select([column_of((name,)) for name in plan.schema.names])
 
 
 # ---------------------------------------------------------------------- rows through Python
-def _python_rows(spark: SparkSession, plan: Plan, splits: Sequence[ReadSplit]) -> DataFrame:
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A slice for a task: merged as a whole, or only the living rows of its logs, by the number of their run."""
+
+    split: ReadSplit
+    logs: tuple[tuple[int, FileVector], ...] | None = None
+
+    def rows(self, reader: FileGroupReader) -> Iterator[pa.RecordBatch]:
+        if self.logs is None:
+            return reader.read(self.split)
+        return _living_log_rows(reader, self.split, self.logs)
+
+
+def _python_rows(spark: SparkSession, plan: Plan, tasks: Sequence[_Task]) -> DataFrame:
     schema = spark_schema(plan.schema)
-    if not splits:
+    if not tasks:
         return spark.createDataFrame([], schema)
     payload = pickle.dumps(plan.reader)
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         reader: FileGroupReader = pickle.loads(payload)
         wanted = arrow_schema(schema)
         for batch in batches:
-            for raw in batch.column("split").to_pylist():
-                for rows in reader.read(pickle.loads(raw)):
+            for raw in batch.column("task").to_pylist():
+                task: _Task = pickle.loads(raw)
+                for rows in task.rows(reader):
                     yield conform(rows, wanted)
 
-    return _split_frame(spark, splits).mapInArrow(task, schema)
+    return task_frame(spark, tasks).mapInArrow(run, schema)
+
+
+def _living_log_rows(
+    reader: FileGroupReader, split: ReadSplit, logs: Sequence[tuple[int, FileVector]]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of the logs that the merge left alive, and that the query asks for."""
+    columns = dict.fromkeys(reader.schema.names)
+    columns.update(dict.fromkeys(reader.predicate.columns if reader.predicate is not None else ()))
+    columns.update({COMMIT_TIME: None} if reader.commits is not None else {})
+    wanted = pa.schema([reader.shape.schema.field(name).with_nullable(True) for name in columns])
+    runs = reader.without_conditions().runs(split.slice, wanted)
+    for number, vector in logs:
+        if vector.dead == vector.rows:
+            continue
+        alive = pa.Array.from_buffers(pa.bool_(), vector.rows, [None, pa.py_buffer((~vector.words).tobytes())])
+        start = 0
+        for batch in runs[number].open(reader.options.batch_rows):
+            kept = _asked_for(reader, batch.filter(alive.slice(start, batch.num_rows)))
+            start += batch.num_rows
+            if kept.num_rows:
+                yield kept.select(reader.schema.names)
+
+
+def _asked_for(reader: FileGroupReader, batch: pa.RecordBatch) -> pa.RecordBatch:
+    if reader.commits is not None:
+        known = pa.array(sorted(reader.commits), pa.string())
+        batch = batch.filter(pc.is_in(batch.column(COMMIT_TIME), value_set=known))
+    if reader.predicate is not None and batch.num_rows:
+        batch = reader.predicate.filter(batch)
+    return batch
+
+
+def _rows_of_this_process(spark: SparkSession, plan: Plan) -> DataFrame:
+    """A table in memory is nowhere but here."""
+    schema = spark_schema(plan.schema)
+    wanted = arrow_schema(schema)
+    batches = [conform(batch, wanted) for split in plan.splits for batch in plan.reader.read(split)]
+    return spark.createDataFrame(pa.Table.from_batches(batches, schema=wanted), schema)

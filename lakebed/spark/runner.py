@@ -1,8 +1,8 @@
 """A function over tasks, on executors: the `Runner` of Spark.
 
-Function and tasks travel as pickles, each task in a partition of its own, and the results are collected in order. What
-is wrong with a table or a request is wrong at every attempt, so it comes back as a value and is raised as it is; a store
-that does not answer is left to Spark, which tries again.
+Function and tasks travel as pickles, each task in a partition of its own, and the results are collected in order.
+What is wrong with a table or a request is wrong at every attempt, so it comes back as a value and is raised as it is;
+a store that does not answer is left to Spark, which tries again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -81,7 +82,7 @@ def _applied(fn: Callable[[Any], Any]) -> Callable[[Iterator[pa.RecordBatch]], I
         for batch in batches:
             numbers = batch.column("number").to_pylist()
             for number, raw in zip(numbers, batch.column("task").to_pylist(), strict=True):
-                result = captured(lambda raw=raw: function(pickle.loads(raw)))
+                result = captured(partial(function, pickle.loads(raw)))
                 arrays = [pa.array([number], pa.int64()), pa.array([result], pa.binary())]
                 yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(_RESULT))
 

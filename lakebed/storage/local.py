@@ -47,6 +47,8 @@ TEMP_DIR = ".hoodie/.temp"
 """Where Hudi keeps its own short-lived files; its readers and ours never look there for data."""
 BARE_TEMP_DIR = ".temp"
 """Used where the base folder is no table (yet): writing a data file must not make it look like one."""
+METADATA_DIR = ".hoodie/metadata"
+"""The table about the table: its folder is what other programs look for, so it must not stay behind empty."""
 TEMP_PREFIX = "lakebed-"
 _LOCK_NAME = "lakebed.lock"
 _WRITE_BUFFER = 1 << 20
@@ -184,9 +186,8 @@ class LocalStorage:
                 sync_folder(self._without_empty(folder))
 
     def _without_empty(self, folder: str) -> str:
-        """Remove a folder of short-lived files that became empty, and its empty parents; what of them is left."""
-        top = f"{self._base}/{TEMP_DIR}"
-        while folder.startswith(f"{top}/"):
+        """Remove a folder that only had a meaning with files in it, and such parents; what of the path is left."""
+        while folder.startswith((f"{self._base}/{TEMP_DIR}/", f"{self._base}/{METADATA_DIR}")):
             try:
                 os.rmdir(folder)
             except FileNotFoundError:

@@ -35,7 +35,7 @@ class Process:
 
     @classmethod
     def current(cls) -> Process:
-        """This process; asked anew each time, for a fork is another one."""
+        """The process we are; asked anew each time, for a fork is another one."""
         pid = os.getpid()
         host = _NOT_IN_NAMES.sub("-", socket.gethostname())
         start = _start(pid)
@@ -62,10 +62,10 @@ class Process:
 
 @cache
 def _machine() -> str:
-    """This boot of this machine, in the eyes of this pid namespace; empty where that is not known."""
+    """The boot and pid namespace we run in; empty where the kernel does not tell."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-        namespace = os.readlink("/proc/self/ns/pid")
+        namespace = (_PROC / "self/ns/pid").readlink()
     except OSError:
         return ""
     return hashlib.sha256(f"{socket.gethostname()}/{boot}/{namespace}".encode()).hexdigest()[:16]

@@ -114,6 +114,15 @@ def instant_still_ours(snapshot: MetaClient, now: MetaClient, inflight: Instant,
         raise ConflictError(f"another writer took {inflight} for dead and removed its heartbeat", hint="Try again.")
 
 
+def version_still_the_same(snapshot: MetaClient, now: MetaClient) -> None:
+    """The files were written for one table version; readers of another may take them for something else."""
+    if snapshot.config.version != now.config.version:
+        raise ConflictError(
+            f"the table went from version {int(snapshot.config.version)} to {int(now.config.version)} meanwhile",
+            hint="This write is undone; try again.",
+        )
+
+
 def rolled_back_since(snapshot: MetaClient, now: MetaClient, begin: str) -> Instant | None:
     """A rollback of this begin, pending or completed, that the snapshot did not have."""
     known = {instant.requested_time for instant in snapshot.timeline.of_actions(Action.ROLLBACK)}

@@ -62,5 +62,6 @@ class Control:
             raise InvalidRequest(
                 f"the table has a metadata table ({', '.join(client.config.metadata_partitions)}), "
                 "which this writer would leave behind",
-                hint="Write with a metadata writer, or remove the metadata table first.",
+                hint="Write with Apache Hudi, which maintains it; or give drop_metadata=True, which removes the "
+                "metadata table before the write: listings, statistics and record index go with it, rows do not.",
             )

@@ -41,6 +41,7 @@ from lakebed.txn.conflicts import (
     instant_still_ours,
     no_file_group_written_twice,
     rolled_back_since,
+    version_still_the_same,
 )
 from lakebed.txn.control import Control
 from lakebed.txn.failed_writes import clean_up, delete_unnamed, named_by
@@ -222,6 +223,7 @@ class Transaction:
             now = self.snapshot.reload()
             alive = self._heartbeat is None or self._heartbeat.is_there()
             instant_still_ours(self.snapshot, now, self.instant, alive=alive)
+            version_still_the_same(self.snapshot, now)
             if isinstance(body, CommitMetadata):
                 self._check_conflicts(now, body)
             completion = choose_completion(now, self.instant, body, self._control)

@@ -12,19 +12,24 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from lakebed.config.options import TableConfig
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.writers import FileSchema, WrittenFile
-from lakebed.errors import ConflictError
+from lakebed.errors import ConflictError, StorageUnavailable
+from lakebed.index.choose import open_index
+from lakebed.index.consistent import ConsistentBucketIndex, mark_committed, save_hashing
+from lakebed.index.options import BucketEngine, IndexKind, IndexOptions
 from lakebed.merge.file_group_reader import TableShape
 from lakebed.model.actions import CommitMetadata, WriteStat
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant
 from lakebed.model.schema import table_avro, without_meta_fields
-from lakebed.runner import Runner
+from lakebed.runner import LocalRunner, Runner, SerialRunner
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
@@ -34,6 +39,9 @@ from lakebed.write.scatter import Scatter
 from lakebed.write.task import WriteContext, write_group
 
 SCHEMA_KEY = "schema"
+LEAST_SHARE = 2 << 20
+DECENT_SHARE = 16 << 20
+"""Bytes for a task that merges and writes: less makes many passes, so tasks then rather run one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +93,17 @@ def run_write(
     deletes: Iterable[pa.RecordBatch] = (),
 ) -> CommitResult:
     """Write prepared rows (and keys to delete) as one commit."""
-    with Scatter(request.memory // 2) as scatter:
+    with Scatter(request.memory // 4) as scatter:
         placing = Placing(client, request.operation, request.options, request.properties, runner, request.shape)
         placing.pile_up(scatter, rows, deletes)
         with begin(client, control, request) as txn:
             placed = placing.finish(scatter, txn.snapshot)
             refuse_pending_clustering(txn.snapshot, (piece.target.file_group for piece in placed))
-            context = write_context(txn, request, parallel=_threads(runner, placed))
+            threads = _threads(runner, len(placed), request.memory)
+            context = write_context(txn, request, parallel=threads)
             tasks = [_Task(context, number, piece) for number, piece in enumerate(placed)]
-            written = [file for files in runner.map(_Task.run, tasks, label="write") for file in files]
+            narrow = replace(runner, threads=threads) if isinstance(runner, LocalRunner) else runner
+            written = [file for files in narrow.map(_Task.run, tasks, label="write") for file in files]
             touched = {piece.target.file_group.partition_path for piece in placed}
             return commit(txn, request, written, replaced_groups(txn.snapshot, request, touched))
 
@@ -106,17 +116,20 @@ def begin(client: MetaClient, control: Control, request: WriteRequest) -> Transa
 def write_context(txn: Transaction, request: WriteRequest, parallel: int = 1) -> WriteContext:
     """What the tasks of a write must know."""
     config = txn.snapshot.config
+    share = max(LEAST_SHARE, request.memory // 2 // max(1, parallel))
+    hashed = _index_options(config, request).kind is IndexKind.BUCKET
     return WriteContext(
         storage=txn.snapshot.storage,
         shape=request.shape,
         schema=FileSchema.of_table(without_meta_fields(request.shape.schema), config.name),
         begin_time=txn.begin_time,
-        options=request.options,
+        options=_fitted(request.options, share),
         native_logs=config.version.has_native_logs,
-        fold=request.operation.folds(request.options, config),
+        fold=request.operation.folds(request.options, config, is_hashed=hashed),
+        keeps_known=request.operation.keeps_known(config, is_hashed=hashed),
         partial=request.partial,
         bloom_filter="BLOOM" in (config.index_type or ""),
-        memory=max(1 << 20, request.memory // max(1, parallel)),
+        memory=share // 2,
     )
 
 
@@ -137,8 +150,29 @@ def commit(
         extra={**request.extra, SCHEMA_KEY: request.schema_json},
         replaced_file_ids=replaced,
     )
+    rings = _renew_rings(txn, request, replaced)
     instant = txn.commit(body)
+    for partition in rings:
+        with suppress(StorageUnavailable):  # the ring counts by its instant, as long as the timeline knows that
+            mark_committed(txn.snapshot, partition, txn.begin_time)
     return CommitResult.of(instant, [file.stat for file in written])
+
+
+def _renew_rings(txn: Transaction, request: WriteRequest, replaced: Iterable[str]) -> list[str]:
+    """New rings for partitions whose file groups vanish, under consistent hashing: retired ids are not used again."""
+    options = _index_options(txn.snapshot.config, request)
+    if options.kind is not IndexKind.BUCKET or options.engine is not BucketEngine.CONSISTENT_HASHING:
+        return []
+    index = open_index(Placing.index_context(txn.snapshot, request.shape, SerialRunner()), request.properties)
+    assert isinstance(index, ConsistentBucketIndex)
+    partitions = sorted(replaced)
+    for partition in partitions:
+        save_hashing(txn.snapshot, index.renewed(partition, txn.begin_time))
+    return partitions
+
+
+def _index_options(config: TableConfig, request: WriteRequest) -> IndexOptions:
+    return IndexOptions.from_properties({**config.properties, **request.properties})
 
 
 def replaced_groups(snapshot: MetaClient, request: WriteRequest, touched: set[str]) -> dict[str, tuple[str, ...]]:
@@ -173,9 +207,20 @@ class _Task:
         return write_group(self.context, self.placed.target, self.placed.incoming, self.number, token)
 
 
-def _threads(runner: Runner, placed: Sequence[Placed]) -> int:
+def _threads(runner: Runner, groups: int, memory: int) -> int:
+    """As many tasks at once as there are cores, groups, and decent shares of the memory."""
     threads = getattr(runner, "threads", None) or os.cpu_count() or 1
-    return max(1, min(threads, len(placed)))
+    return max(1, min(threads, groups, memory // 2 // DECENT_SHARE))
+
+
+def _fitted(options: WriteOptions, share: int) -> WriteOptions:
+    """Options whose buffers fit a task's share of the memory: rows that wait, and rows of an unfinished row group."""
+    return replace(
+        options,
+        write_buffer=min(options.write_buffer, share // 8),
+        row_group_size=min(options.row_group_size, share // 4),
+        log_block_max_size=min(options.log_block_max_size, share // 4),
+    )
 
 
 def table_schema_json(schema: pa.Schema, name: str) -> str:

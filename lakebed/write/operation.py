@@ -36,11 +36,18 @@ class Operation(StrEnum):
             return Action.REPLACE_COMMIT
         return Action.DELTA_COMMIT if config.is_mor else Action.COMMIT
 
-    def folds(self, options: WriteOptions, config: TableConfig) -> bool:
-        """Whether repeated keys of the data become one row. A sorted layout allows no repeats in a file."""
-        if config.is_lsm_tree or self in (Operation.UPSERT, Operation.DELETE):
+    def folds(self, options: WriteOptions, config: TableConfig, *, is_hashed: bool = False) -> bool:
+        """Whether repeated keys of the data become one row.
+
+        A sorted layout allows no repeats in a file, and where a hash places rows a key has one row wherever it is.
+        """
+        if config.is_lsm_tree or is_hashed or self in (Operation.UPSERT, Operation.DELETE):
             return True
         return options.combine_before_insert
+
+    def keeps_known(self, config: TableConfig, *, is_hashed: bool = False) -> bool:
+        """Whether rows of keys that a file holds already go beside them; a sorted layout or a hash merges them."""
+        return not (self.looks_up or config.is_lsm_tree or is_hashed)
 
 
 _REPLACING = frozenset({Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE, Operation.DELETE_PARTITION})

@@ -12,11 +12,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from lakebed.config.options import ReadOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest
 from lakebed.merge.file_group_reader import TableShape
-from lakebed.model.predicate import parse_expression
+from lakebed.model.partition_path import PartitionFields
+from lakebed.model.predicate import Expression, Predicate, is_in, parse_expression
+from lakebed.model.record_key import key_generator_of, record_key_array
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY, with_meta_fields, without_meta_fields
 from lakebed.read.plan import Query
 from lakebed.read.scan import Scan
@@ -29,6 +33,7 @@ from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import CommitResult, WriteRequest, run_write, table_schema_json
 from lakebed.write.operation import Operation
 from lakebed.write.prepare import Preparation, as_reader, plan_preparation
+from lakebed.write.writable import carried_schema, declared_schema, refuse_unwritable
 
 DEFAULT_MEMORY = 512 << 20
 
@@ -44,51 +49,50 @@ class TableWriter:
     runner: Runner = field(default_factory=LocalRunner)
     memory: int = DEFAULT_MEMORY
 
+    def __post_init__(self) -> None:
+        refuse_unwritable(self.client.config)
+
     # ------------------------------------------------------------------ rows in
     def write(self, data: Any, operation: Operation, *, partial: bool = False) -> CommitResult:
         """Insert, upsert or overwrite with rows from Arrow data."""
         if operation is Operation.UPSERT and not self.client.config.key_fields:
             raise InvalidRequest("the table has no record key, so nothing can be updated", hint="Use insert.")
-        reader = as_reader(data)
+        return self._write(as_reader(data), operation, partial=partial)
+
+    def _upsert(self, reader: pa.RecordBatchReader) -> CommitResult:
+        """Rows that came out of the table go back into it, with their keys."""
+        return self._write(reader, Operation.UPSERT)
+
+    def _write(self, reader: pa.RecordBatchReader, operation: Operation, *, partial: bool = False) -> CommitResult:
         shape = table_shape(self.client)
-        plan = self._plan(shape, reader.schema, partial=partial)
+        plan = self.plan(shape, reader.schema, partial=partial)
         request = self.request(operation, shape, plan, partial=partial)
         rows = plan.rows(reader, self._key_stem(), secrets.randbelow(1 << 31))
         return run_write(self.client, self.control, request, rows, self.runner)
 
-    def delete_keys(self, keys: Sequence[Any]) -> CommitResult:
-        """Delete rows by key: texts of record keys, values of a single key column, or dicts of key columns."""
+    def delete_keys(self, keys: Any) -> CommitResult:
+        """Delete rows by key: values of a single key column, dicts of key columns, or an Arrow array or table."""
+        config = self.client.config
         shape = table_shape(self.client)
-        data = key_table(keys, self.client.config.key_fields, shape.schema)
-        missing = [name for name in self.client.config.partition_fields if name not in data.schema.names]
-        if not missing:
+        data = key_table(keys, config.key_fields, shape.schema)
+        if not data.num_rows:
+            return self._delete_found(())
+        if all(name in data.schema.names for name in config.partition_fields):
             return self.delete_rows(data)
-        return self.delete_where_keys(data.column(0).combine_chunks() if data.num_columns == 1 else data)
+        generator = replace(key_generator_of(config, self.properties), partition=PartitionFields())
+        texts = [record_key_array(generator, batch) for batch in data.combine_chunks().to_batches()]
+        found = is_in(pa.field(RECORD_KEY, pa.string()), pc.unique(pa.concat_arrays(texts)).to_pylist())
+        return self.delete_where(found)
 
-    def delete_where_keys(self, keys: Any) -> CommitResult:
-        """Keys without their partition: they are looked for in the whole table."""
-        names = list(self.client.config.key_fields)
-        if isinstance(keys, pa.Table):
-            condition = " OR ".join(
-                "(" + " AND ".join(f"`{name}` = {_literal(row[name])}" for name in names) + ")"
-                for row in keys.to_pylist()
-            )
-        else:
-            condition = f"`{names[0]}` IN ({', '.join(_literal(value) for value in keys.to_pylist())})"
-        return self.delete_where(condition)
-
-    def delete_where(self, condition: str) -> CommitResult:
+    def delete_where(self, condition: str | Predicate) -> CommitResult:
         """Delete the rows that a condition matches."""
-        scan = Scan(self.client, Query.SNAPSHOT, (RECORD_KEY, PARTITION_PATH), condition, runner=self.runner)
-        return self._delete_found(scan.to_batches())
+        return self._delete_found(self._scan((RECORD_KEY, PARTITION_PATH), condition).to_batches())
 
     def delete_rows(self, data: Any) -> CommitResult:
         """Delete the keys of rows that carry the key and partition columns."""
         reader = as_reader(data)
         shape = table_shape(self.client)
-        plan = plan_preparation(
-            self.client.config, without_meta_fields(shape.schema), reader.schema, options=self.properties, deletes=True
-        )
+        plan = self.plan(shape, reader.schema, deletes=True)
         return self._delete_found(plan.rows(reader, self._key_stem()))
 
     def _delete_found(self, rows: Iterable[pa.RecordBatch]) -> CommitResult:
@@ -102,8 +106,7 @@ class TableWriter:
                 names = [RECORD_KEY, PARTITION_PATH, *(item.name for item in ordering)]
                 yield pa.RecordBatch.from_arrays(columns, names=names)
 
-        json_text = table_schema_json(shape.schema, self.client.config.name)
-        request = self._request_for(Operation.DELETE, shape, json_text)
+        request = self._request_for(Operation.DELETE, shape)
         return run_write(self.client, self.control, request, (), self.runner, deletes())
 
     def delete_partitions(self, partitions: Sequence[str]) -> CommitResult:
@@ -111,8 +114,7 @@ class TableWriter:
         known = FileSystemView.of(self.client).partitions()
         chosen = tuple(self._partition_named(name, known) for name in partitions)
         shape = table_shape(self.client)
-        json_text = table_schema_json(shape.schema, self.client.config.name)
-        request = replace(self._request_for(Operation.DELETE_PARTITION, shape, json_text), partitions=chosen)
+        request = replace(self._request_for(Operation.DELETE_PARTITION, shape), partitions=chosen)
         return run_write(self.client, self.control, request, (), self.runner)
 
     def update(self, assignments: Mapping[str, str], where: str | None) -> CommitResult:
@@ -121,19 +123,19 @@ class TableWriter:
         own = without_meta_fields(shape.schema)
         self._check_assignable(assignments, own)
         parsed = {name: parse_expression(text, own) for name, text in assignments.items()}
-        scan = Scan(self.client, Query.SNAPSHOT, tuple(own.names), where, runner=self.runner)
+        key = pa.field(RECORD_KEY, pa.string())  # keys that were made while writing are found in no other column
+        schema = pa.schema([key, *own])
+        scan = self._scan(tuple(schema.names), where)
 
         def updated() -> Iterator[pa.RecordBatch]:
             for batch in scan.to_batches():
                 columns = [
-                    parsed[item.name].evaluate(batch).cast(item.type)
-                    if item.name in parsed
-                    else batch.column(item.name)
-                    for item in own
+                    assigned(parsed[item.name], batch, item) if item.name in parsed else batch.column(item.name)
+                    for item in schema
                 ]
-                yield pa.RecordBatch.from_arrays(columns, schema=own)
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-        return self.write(pa.RecordBatchReader.from_batches(own, updated()), Operation.UPSERT)
+        return self._upsert(pa.RecordBatchReader.from_batches(schema, updated()))
 
     def _check_assignable(self, assignments: Mapping[str, str], own: pa.Schema) -> None:
         config = self.client.config
@@ -148,18 +150,31 @@ class TableWriter:
                 )
 
     # ------------------------------------------------------------------ pieces
-    def _plan(self, shape: TableShape, incoming: pa.Schema, *, partial: bool) -> Preparation:
+    def _scan(self, columns: tuple[str, ...], where: str | Predicate | None) -> Scan:
+        options = ReadOptions(memory=max(1 << 20, self.memory // 4))
+        return Scan(self.client, Query.SNAPSHOT, columns, where, options=options, runner=self.runner)
+
+    def plan(
+        self, shape: TableShape, incoming: pa.Schema, *, partial: bool = False, deletes: bool = False
+    ) -> Preparation:
+        """How rows of that schema become rows of the table; `InvalidRequest` when they cannot."""
         return plan_preparation(
             self.client.config,
-            without_meta_fields(shape.schema),
+            declared_schema(self.client, shape),
             incoming,
             options=self.properties,
             partial=partial,
+            deletes=deletes,
         )
 
     def request(self, operation: Operation, shape: TableShape, plan: Preparation, *, partial: bool) -> WriteRequest:
         """What a write of prepared rows asks of the job."""
         schema = with_meta_fields(plan.table_schema)
+        if shape.history is not None and pa.schema(schema).names != shape.schema.names:
+            raise InvalidRequest(
+                "the data has new columns, and the table keeps a history of its schemas by column ids",
+                hint="Add the columns with Hudi first (ALTER TABLE), then write.",
+            )
         shape = replace(shape, schema=pa.schema([item.with_nullable(True) for item in schema]))
         json_text = table_schema_json(plan.table_schema, self.client.config.name)
         partitions = None
@@ -167,8 +182,10 @@ class TableWriter:
             partitions = tuple(FileSystemView.of(self.client).partitions())
         return replace(self._request_for(operation, shape, json_text), partial=partial, partitions=partitions)
 
-    def _request_for(self, operation: Operation, shape: TableShape, json_text: str) -> WriteRequest:
-        return WriteRequest(operation, shape, json_text, self.options, self.properties, self.memory)
+    def _request_for(self, operation: Operation, shape: TableShape, json_text: str | None = None) -> WriteRequest:
+        text = json_text or table_schema_json(declared_schema(self.client, shape), self.client.config.name)
+        extra = carried_schema(self.client) if shape.history is not None else {}
+        return WriteRequest(operation, shape, text, self.options, self.properties, self.memory, extra=extra)
 
     def _key_stem(self) -> str:
         return instant_time_now(self.control.clock, self.client.config.timezone)
@@ -189,30 +206,39 @@ class TableWriter:
         raise InvalidRequest(f"there is no partition {name!r}", hint=f"There are: {', '.join(sorted(known)[:10])}.")
 
 
-def key_table(keys: Sequence[Any], key_fields: Sequence[str], schema: pa.Schema) -> pa.Table:
+def key_table(keys: Any, key_fields: Sequence[str], schema: pa.Schema) -> pa.Table:
     """Keys as the user gave them, as a table of key columns."""
     if not key_fields:
         raise InvalidRequest("the table has no record key", hint="Use delete(where=...).")
-    rows = list(keys)
-    if not rows:
-        raise InvalidRequest("no keys were given")
-    if all(isinstance(row, Mapping) for row in rows):
-        names = dict.fromkeys(name for row in rows for name in row)
-        fields = [schema.field(name) for name in names if name in schema.names]
-        return pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema(fields))
-    if len(key_fields) != 1:
-        raise InvalidRequest(
-            "the record key has several columns",
-            hint=f"Give dicts with {', '.join(key_fields)} instead of plain values.",
-        )
-    return pa.table({key_fields[0]: pa.array(rows, schema.field(key_fields[0]).type)})
+    if isinstance(keys, str | bytes | Mapping):
+        raise InvalidRequest("keys is a list", hint=f"Use [{keys!r}].")
+    if isinstance(keys, pa.Table | pa.RecordBatch):
+        return pa.table(keys) if isinstance(keys, pa.RecordBatch) else keys
+    rows = keys.to_pylist() if isinstance(keys, pa.Array | pa.ChunkedArray) else list(keys)
+    try:
+        if rows and all(isinstance(row, Mapping) for row in rows):
+            names = dict.fromkeys(name for row in rows for name in row)
+            unknown = [name for name in names if name not in schema.names]
+            if unknown:
+                raise InvalidRequest(f"the table has no column {unknown[0]!r}")
+            return pa.Table.from_pylist(
+                [dict(row) for row in rows], schema=pa.schema([schema.field(name) for name in names])
+            )
+        if len(key_fields) != 1:
+            raise InvalidRequest(
+                "the record key has several columns",
+                hint=f"Give dicts with {', '.join(key_fields)} instead of plain values.",
+            )
+        column = key_fields[0]
+        return pa.table({column: pa.array(rows, schema.field(column).type)})
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidRequest(f"the keys do not fit the key columns: {error}") from None
 
 
-def _literal(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+def assigned(expression: Expression, batch: pa.RecordBatch, column: pa.Field) -> pa.Array:
+    """The value of an expression for every row, as the column takes it."""
+    value = expression.evaluate(batch)
+    try:
+        return value if value.type == column.type else value.cast(column.type)
+    except pa.ArrowException as error:
+        raise InvalidRequest(f"{expression.to_sql()!r} does not fit the column {column.name!r}: {error}") from None

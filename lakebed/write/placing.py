@@ -25,7 +25,8 @@ from lakebed.index.choose import open_index
 from lakebed.index.consistent import ConsistentBucketIndex
 from lakebed.index.locations import FILE_ID, LOCATION_COLUMNS, OLD_FILE_ID, OLD_PARTITION, Index, IndexContext
 from lakebed.merge.file_group_reader import FileGroupReader, TableShape
-from lakebed.merge.vectors import Bools, Ints, bool_array, index_array, numbers
+from lakebed.merge.vectors import Bools, Ints, bool_array, index_array, numbers, valid
+from lakebed.merge.window import concat_chunks
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 from lakebed.runner import Runner
@@ -36,6 +37,7 @@ from lakebed.write.moves import columns_needed, deletes_stay, settle_moves
 from lakebed.write.operation import Operation
 from lakebed.write.scatter import GROUP_COLUMN, Pile, Scatter
 from lakebed.write.task import GroupTarget, Incoming, Target
+from lakebed.write.writable import refuse_unnamed_buckets
 
 SPOOL = -1
 """The pile of rows that wait for a look-up."""
@@ -69,6 +71,8 @@ class Placing:
     def pile_up(self, scatter: Scatter, rows: Iterable[pa.RecordBatch], deletes: Iterable[pa.RecordBatch]) -> None:
         """Take all rows in; errors of the data show here, when nothing is written yet."""
         index = self._index(self.client)
+        if not index.is_hashed:
+            refuse_unnamed_buckets(self.client, self.properties)
         for is_delete, batches in ((False, rows), (True, deletes)):
             for batch in batches:
                 if not batch.num_rows:
@@ -85,8 +89,11 @@ class Placing:
         index = self._index(snapshot)
         if not index.is_hashed:
             self._place_spooled(scatter, index, snapshot)
+        else:
+            self._check_places(index)
         view = FileSystemView.of(snapshot)
         slices = _latest(view, {group.partition_path for group in self._groups})
+        alive = {group.partition_path for group in slices}
         by_number = {number: group for group, number in self._groups.items()}
         piles: dict[int, dict[bool, Pile]] = {}
         for pile in scatter.piles():
@@ -96,18 +103,36 @@ class Placing:
         for number, both in sorted(piles.items()):
             group = by_number[number]
             piece = slices.get(group)
-            target = self._target(snapshot, index, group, piece)
+            is_alive = group.partition_path in alive
+            target = self._target(snapshot, index, group, piece, is_alive)
             if target is not None:
                 rows, gone = both.get(False), both.get(True)
                 incoming = Incoming(rows.batches if rows else None, gone.batches if gone else None)
                 placed.append(Placed(target, incoming, (rows.rows if rows else 0) + (gone.rows if gone else 0)))
         return placed
 
+    def _check_places(self, index: Index) -> None:
+        """Rows were placed before the write began; buckets that were replaced or split since have other file groups."""
+        for group in self._groups:
+            if isinstance(index, ConsistentBucketIndex):
+                now = group.file_id if group.file_id in index.file_ids(group.partition_path) else None
+                index.save_initial(group.partition_path)
+            elif isinstance(index, BucketIndex):
+                bucket = bucket_of_file_id(group.file_id)
+                now = index.group(group.partition_path, bucket).file_id if bucket is not None else None
+            else:
+                continue
+            if now != group.file_id:
+                raise ConflictError(
+                    f"the file group {group} was replaced by another writer just now", hint="Write again."
+                )
+
     def _target(
-        self, snapshot: MetaClient, index: Index, group: FileGroupId, piece: FileSlice | None
+        self, snapshot: MetaClient, index: Index, group: FileGroupId, piece: FileSlice | None, is_alive: bool
     ) -> GroupTarget | None:
         if self.operation.replaces:
-            return GroupTarget(_fresh(group, index), Target.CREATE, None, may_roll=not index.is_hashed)
+            new = _fresh(group, index) if is_alive else group
+            return GroupTarget(new, Target.CREATE, None, may_roll=not index.is_hashed)
         if piece is None:
             if self.operation is Operation.DELETE:
                 return None
@@ -122,7 +147,8 @@ class Placing:
         table = located.combine_chunks()
         moved = table.column(OLD_FILE_ID)
         numbered = self._numbers(table.column(PARTITION_PATH), table.column(FILE_ID))
-        rows = table.drop_columns(list(LOCATION_COLUMNS))
+        rows = table.select([self.shape.rule.key, *self.shape.rule.ordering]) if is_delete else table
+        rows = rows.drop_columns([name for name in LOCATION_COLUMNS if name in rows.column_names])
         yield from _with_groups(rows, numbered * 2 + int(is_delete))
         if moved.null_count < len(moved):
             gone = table.filter(pc.is_valid(moved))
@@ -151,31 +177,43 @@ class Placing:
         spools = {pile.group: pile for pile in scatter.take((SPOOL, SPOOLED_DELETES))}
         for spool, pile in spools.items():
             is_delete = spool == SPOOLED_DELETES
-            keys = [batch.select([RECORD_KEY, PARTITION_PATH]) for batch in pile.batches(1 << 20)]
-            table = pa.Table.from_batches(keys)
+            settles = index.is_global and self.operation.looks_up and not is_delete
+            names = columns_needed(self.shape.rule, self.shape.schema) if settles else [RECORD_KEY, PARTITION_PATH]
+            table = pa.Table.from_batches([batch.select(names) for batch in pile.batches(1 << 20)])
             located = index.locate(table) if self.operation.looks_up else _nowhere(table)
-            located = self._give_homes(located, snapshot, pile.nbytes, is_delete)
-            self._scatter_located(scatter, pile, located, is_delete)
+            stays = None
+            if is_delete:
+                located = deletes_stay(located)
+                stays = np.asarray(valid(concat_chunks(located.column(FILE_ID))))
+            elif settles:
+                settled = settle_moves(located, self.shape.rule, self._reader(snapshot), _all(snapshot), self.runner)
+                located, stays = settled.located, settled.stays
+            if not is_delete:
+                located = self._give_homes(located, snapshot, pile.nbytes)
+            self._scatter_located(scatter, pile, located, stays, is_delete)
 
-    def _scatter_located(self, scatter: Scatter, pile: Pile, located: pa.Table, is_delete: bool) -> None:
+    def _scatter_located(
+        self, scatter: Scatter, pile: Pile, located: pa.Table, stays: Bools | None, is_delete: bool
+    ) -> None:
         start = 0
         for batch in pile.batches(1 << 20):
+            end = start + batch.num_rows
             places = located.slice(start, batch.num_rows).select([PARTITION_PATH, *LOCATION_COLUMNS])
-            start += batch.num_rows
             rows = pa.Table.from_batches([batch])
             index = rows.schema.get_field_index(PARTITION_PATH)
             rows = rows.set_column(index, rows.schema.field(index), places.column(PARTITION_PATH))
             for name in LOCATION_COLUMNS:
                 rows = rows.append_column(name, places.column(name))
-            if is_delete:
-                rows = rows.filter(pc.is_valid(rows.column(FILE_ID)))
+            if stays is not None and not stays[start:end].all():
+                rows = rows.filter(bool_array(stays[start:end]))
+            start = end
             if rows.num_rows:
                 scatter.add(self._by_group(rows, is_delete))
 
-    def _give_homes(self, located: pa.Table, snapshot: MetaClient, nbytes: int, is_delete: bool) -> pa.Table:
-        """A group for every key that has none yet; keys to delete that are nowhere stay without."""
+    def _give_homes(self, located: pa.Table, snapshot: MetaClient, nbytes: int) -> pa.Table:
+        """A group for every key that has none yet."""
         ids = located.column(FILE_ID).combine_chunks()
-        if is_delete or not ids.null_count:
+        if not ids.null_count:
             return located
         new = pc.is_null(ids)
         paths = located.column(PARTITION_PATH).combine_chunks()
@@ -193,9 +231,16 @@ class Placing:
         return located.set_column(position, located.schema.field(position), ids)
 
     def _index(self, client: MetaClient) -> Index:
-        reader = FileGroupReader(client.storage, self.shape, ReadOptions(), self.shape.schema)
-        context = IndexContext(client, FileSystemView.of(client), reader, self.runner)
-        return open_index(context, self.properties)
+        return open_index(self.index_context(client, self.shape, self.runner), self.properties)
+
+    @staticmethod
+    def index_context(client: MetaClient, shape: TableShape, runner: Runner) -> IndexContext:
+        """The table as indexes see it."""
+        reader = FileGroupReader(client.storage, shape, ReadOptions(), shape.schema)
+        return IndexContext(client, FileSystemView.of(client), reader, runner)
+
+    def _reader(self, client: MetaClient) -> FileGroupReader:
+        return FileGroupReader(client.storage, self.shape, ReadOptions(), self.shape.schema)
 
     @staticmethod
     def groups_of(
@@ -232,8 +277,19 @@ def _new_file_id() -> str:
     return f"{uuid.uuid4()}-0"
 
 
+def _all(client: MetaClient) -> Iterator[FileSlice]:
+    view = FileSystemView.of(client)
+    for path in view.partitions():
+        yield from view.slices(path)
+
+
 def _fresh(group: FileGroupId, index: Index) -> FileGroupId:
-    """A new group in the place of one that is about to be replaced; a bucket keeps its number."""
+    """A new group in the place of one that is about to be replaced; a bucket keeps its number, or place on the ring."""
+    if isinstance(index, ConsistentBucketIndex):
+        places = zip(index.ring(group.partition_path).ring, index.renewed(group.partition_path).ring, strict=True)
+        return FileGroupId(
+            group.partition_path, next(new.file_id for old, new in places if old.file_id == group.file_id)
+        )
     bucket = bucket_of_file_id(group.file_id) if index.is_hashed else None
     new = _new_file_id()
     return FileGroupId(group.partition_path, new if bucket is None else f"{bucket:08d}{new[8:]}")

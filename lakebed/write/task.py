@@ -27,7 +27,7 @@ from lakebed.format.names import PARTITION_METAFILE, MarkerType
 from lakebed.format.table_files import PartitionMetafile, render_partition_metafile
 from lakebed.merge.file_group_reader import FileGroupReader, TableShape
 from lakebed.merge.hash_merge import hash_merge
-from lakebed.merge.record_merger import MergeRule
+from lakebed.merge.record_merger import MergeMode, MergeRule, merger_for
 from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import sorted_merge
 from lakebed.model.files import FileGroupId, FileSlice
@@ -207,7 +207,13 @@ def _incoming_runs(context: WriteContext, incoming: Incoming, age: int) -> list[
 
 
 def _batch_rule(rule: MergeRule) -> MergeRule:
-    """Within a batch whole records compete; filling one version from another waits until they meet in the table."""
+    """Within a batch whole records compete; filling one version from another waits until they meet in the table.
+
+    So does a merger of one's own, unless it says that it may merge new rows before it sees the old ones: the last row
+    of a batch stands.
+    """
+    if rule.mode is MergeMode.CUSTOM and not getattr(merger_for(rule.merger), "associative", False):
+        return replace(rule, mode=MergeMode.COMMIT_TIME_ORDERING, partial_update=None)
     return replace(rule, partial_update=None)
 
 

@@ -114,9 +114,7 @@ def test_no_fold_differs_without_a_listed_reason(event_time: bool, fills: bool) 
     rows = {(i, ts): {"ts": ts, "v": i if ts % 2 else None} for i in range(4) for ts in range(4)}
     for base, *logs in itertools.product(versions[:3], versions, versions, versions):
         made = [
-            Version(
-                i + 1, None if kind == "del" else ts, {"ts": ts, "v": i if ts % 2 else None} if kind == "put" else None
-            )
+            Version(i + 1, None if kind == "del" else ts, rows[i, ts] if kind == "put" else None)
             for i, (kind, ts) in enumerate((base, *logs))
         ]
         cell = Cell(made[0], tuple(made[1:]))

@@ -176,11 +176,11 @@ class Workload:
             found.append(row)
         return found
 
-    def new_rows(self, most: int = 8) -> list[Row]:
-        """Rows for inserts: where nothing looks keys up, they must be new (in their partition, or at all)."""
+    def new_rows(self, most: int = 8, *, replacing: bool = False) -> list[Row]:
+        """Rows for inserts: where nothing looks keys up, each must come once, and be new unless all is replaced."""
         if self.kind.is_hashed or self.kind.keys == "none":
             return self.rows(most)
-        known = {place[1] for place in self.model.rows}
+        known = set() if replacing else {place[1] for place in self.model.rows}
         numbers = list(range(KEYS))
         self.chance.shuffle(numbers)
         rows = [self.row(number) for number in numbers[:most]]
@@ -236,20 +236,17 @@ class Workload:
 
     def do_update(self) -> None:
         limit = self.chance.randint(1, 40)
-        self.done(self.table.update(set={"txt": "'u'", "b": "b"}, where=f"ts < {limit}"))
+        self.done(self.table.update(set={"txt": "'u'", "v": "v + 0"}, where=f"ts < {limit}"))
         self.model.update(lambda row: {**row, "txt": "u"}, lambda row: row["ts"] < limit)
 
     def do_overwrite(self) -> None:
         self.floor.clear()
-        rows = self.rows()
+        rows = self.new_rows(replacing=True)
         self.done(self.table.overwrite(self.table_of(rows)))
         self.model.overwrite(rows)
 
     def do_overwrite_partitions(self) -> None:
-        rows = self.rows(4)
-        if self.kind.is_global:  # nothing looks for the keys in the partitions that stay
-            known = {place[1] for place in self.model.rows}
-            rows = [row for row in rows if self.model.key_of(row) not in known] or [self.row(KEYS + len(known))]
+        rows = self.new_rows(4, replacing=not self.kind.is_global) or [self.row(KEYS)]
         self.done(self.table.overwrite_partitions(self.table_of(rows)))
         self.model.overwrite_partitions(rows)
 
@@ -284,9 +281,7 @@ class Workload:
         for row in rows:
             own = {name: value for name, value in row.items() if name not in META_FIELD_NAMES}
             held[(row[PARTITION_PATH], self.model.key_of(own))] = (own, row[COMMIT_TIME])
-        assert held == {
-            place: (version.row, self.instants[version.commit]) for place, version in wanted.items()
-        }
+        assert held == {place: (version.row, self.instants[version.commit]) for place, version in wanted.items()}
 
     def check_files(self, table: Table) -> None:
         if self.kind.layout != "lsm_tree":

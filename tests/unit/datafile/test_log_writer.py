@@ -88,7 +88,8 @@ def test_rows_and_deletes_come_back(opened: Open, options: FileOptions) -> None:
         writer.write_rows(rows(keys_to(150)), inserts=20)
         writer.write_deletes(deletes(["x", "y"], [7, None]))
         files = writer.close()
-    (data, table), (tombs, gone) = blocks_in_order(storage, files)
+    (data, table), *parts = blocks_in_order(storage, files)
+    tombs, gone = parts[0][0], pa.concat_tables([part for _, part in parts])
     assert (data.kind.is_data, tombs.kind) == (True, BlockKind.DELETE)
     assert data.instant_time == tombs.instant_time == BEGIN
     assert avro_to_arrow(data.schema_json) == SCHEMA.arrow
@@ -162,6 +163,18 @@ def test_headers(opened: Open, options: FileOptions) -> None:
     assert positions.tolist() == [3, 5, 9]
     assert Header.RECORD_POSITIONS not in tombs.header, "a row without a position takes them from its whole block"
     assert tombs.positions_base_time is None
+
+
+def test_version_1_parts_deletes_with_and_without_ordering_value() -> None:
+    storage = MemoryStorage()
+    with InlineLogWriter(storage, TARGET, replace(SPEC, positions_base=BASE), V1) as writer:
+        writer.write_deletes(deletes(["a", "b", "c"], [None, 2, None]), positions=np.array([1, 4, 8], np.uint64))
+        first, second = blocks_in_order(storage, writer.close())
+    assert (first[1].to_pydict(), second[1].to_pydict()) == (
+        {"_hoodie_record_key": ["b"], "ts": [2]},
+        {"_hoodie_record_key": ["a", "c"], "ts": [None, None]},
+    )
+    assert [block.positions(BASE, table.num_rows).tolist() for block, table in (first, second)] == [[4], [1, 8]]
 
 
 def test_version_1_keeps_positions_only_in_ascending_order() -> None:

@@ -61,7 +61,7 @@ def test_building_a_scan_reads_nothing(table: lakebed.Table, monkeypatch: pytest
 
     for name in ("read", "read_ranges", "list", "open_input", "stat"):
         monkeypatch.setattr(type(table._client.storage), name, fail)
-    scan = table.scan(columns=["id"], filter="ts > 1", as_of="2026-11-15", limit=3).filter("ts < 9").select("ts")
+    scan = table.scan(columns=["id"], filter="ts > 1", as_of="2999-01-01", limit=3).filter("ts < 9").select("ts")
     assert "mor_avro_v9" in repr(scan) and "limit=3" in repr(scan)
     with pytest.raises(AssertionError, match="read"):
         scan.to_arrow()
@@ -215,24 +215,21 @@ def test_pruning_leaves_the_answer_as_it_is(golden: Golden) -> None:
 
 _READ_ONE = """
 import pickle, sys
-reader, split = pickle.load(sys.stdin.buffer)
-rows = sum(batch.num_rows for batch in reader.read(split))
-assert rows == reader.count(split)
+reader, splits = pickle.load(sys.stdin.buffer)
+rows = sum(batch.num_rows for split in splits for batch in reader.read(split))
+assert rows == sum(map(reader.count, splits))
 sys.stdout.write(str(rows))
 """
 
 
-@pytest.mark.parametrize("name", ["mor_avro_v9", "cow_simple_v9", "mor_schema_evo_v9"])
+@pytest.mark.parametrize("name", ["mor_avro_v9", "mor_schema_evo_v9"])
 def test_a_split_can_be_read_in_another_process(golden: Golden, name: str) -> None:
     scan = lakebed.open(golden(name)).scan(filter="_hoodie_record_key >= 'k0003'")
     plan = scan.plan()
-    total = 0
-    for split in plan.splits:
-        data = pickle.dumps((plan.reader, split))
-        done = subprocess.run([sys.executable, "-c", _READ_ONE], input=data, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr.decode()
-        total += int(done.stdout)
-    assert total == scan.count()
+    data = pickle.dumps((plan.reader, plan.splits))
+    done = subprocess.run([sys.executable, "-c", _READ_ONE], input=data, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert int(done.stdout) == scan.count() > 0
 
 
 def test_errors_can_be_sent_between_processes() -> None:

@@ -1,0 +1,27 @@
+"""`lakebed check`: whether a table keeps its promises."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pyarrow as pa
+import typer
+
+from lakebed.cli.output import console, print_json, print_table
+from lakebed.cli.show import JsonOption, PathArgument
+from lakebed.model.finding import Severity
+from lakebed.table import open as open_table
+
+
+def check(path: PathArgument, as_json: JsonOption = False) -> None:
+    """Look for damage: files, timeline, order of rows, keys. Exit code 1 when an answer may be wrong."""
+    findings = open_table(path).check()
+    rows = [{name: str(value) for name, value in dataclasses.asdict(finding).items()} for finding in findings]
+    if as_json:
+        print_json(rows)
+    elif rows:
+        print_table(pa.Table.from_pylist(rows), as_json=False, title=f"{len(rows)} findings")
+    else:
+        console.print("nothing found: the table keeps its promises")
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        raise typer.Exit(1)

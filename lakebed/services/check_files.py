@@ -1,0 +1,199 @@
+"""Files against timeline: what commits name is there as it was written, nothing else is, and partitions are marked.
+
+A file that is gone is only missed when somebody needs it: by now, or at a time that no clean has given up. A file that
+nobody names is no danger to readers that ask the timeline, but it takes space, and a later archiving may make it count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lakebed.config.options import ReadOptions
+from lakebed.errors import CorruptTable, UnsupportedFormat
+from lakebed.format.names import (
+    METADATA_DIR,
+    PARTITION_METAFILE,
+    is_partition_metafile,
+    parse_base_file,
+    parse_log_file,
+)
+from lakebed.model.actions import CleanMetadata, CleanPlan
+from lakebed.model.finding import Finding, Severity
+from lakebed.model.instant import Action
+from lakebed.read.plan import choose_lister
+from lakebed.storage.storage import FileInfo, joined
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.view.committed import TimelineCommits
+from lakebed.view.file_system_view import FileSystemView
+from lakebed.view.partitions import StorageLister, read_metafile
+from lakebed.view.slicing import group_files
+
+NAMED_FILES = "committed files are there"
+ORPHANS = "every data file belongs to a commit"
+PARTITIONS = "partitions are marked"
+METADATA = "metadata table agrees with the folders"
+
+_RESTORE = "Bring the file back from a copy, or roll the table back to a savepoint."
+_DELETE = "Delete the file: no reader counts it."
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All files outside `.hoodie`, by folder, and what the timeline says of them."""
+
+    client: MetaClient
+    commits: TimelineCommits
+    folders: dict[str, list[FileInfo]]
+
+    @classmethod
+    def of(cls, client: MetaClient) -> Listing:
+        storage = client.storage
+        folders: dict[str, list[FileInfo]] = {"": list(storage.list(""))}
+        for top in storage.list_folders(""):
+            if not top.startswith("."):
+                for info in storage.list(top, recursive=True):
+                    folders.setdefault(info.path.rpartition("/")[0], []).append(info)
+        return cls(client, TimelineCommits(client), folders)
+
+
+def check_files(client: MetaClient, options: ReadOptions) -> Iterator[Finding]:
+    """Everything about files that their names, sizes and places tell."""
+    listing = Listing.of(client)
+    try:
+        listing.commits.written()
+    except CorruptTable as error:
+        yield Finding(NAMED_FILES, Severity.ERROR, error.file or client.url, error.what, error.hint or _RESTORE)
+        return
+    yield from check_named_files(listing)
+    yield from check_orphans(listing)
+    yield from check_partitions(listing)
+    yield from check_metadata(client, options)
+
+
+def check_named_files(listing: Listing) -> Iterator[Finding]:
+    """Files that commits of the active timeline report, against the folders."""
+    needed = _needed(listing)
+    excused = _cleaned(listing.client)
+    for partition, files in listing.commits.written().items():
+        there = {info.path: info.size for info in listing.folders.get(partition, ())}
+        for info in files:
+            size = there.get(info.path)
+            if size is None:
+                if info.path in needed:
+                    yield Finding(NAMED_FILES, Severity.ERROR, info.path, "the file is not there", _RESTORE)
+                elif info.path not in excused:
+                    what = "an older version of the file group is gone, and no clean took it"
+                    yield Finding(NAMED_FILES, Severity.WARNING, info.path, what, "Times that need it cannot be read.")
+            elif info.size and size < info.size:
+                what = f"the file has {size} bytes, its commit wrote {info.size}"
+                severity = Severity.ERROR if info.path in needed else Severity.WARNING
+                yield Finding(NAMED_FILES, severity, info.path, what, _RESTORE)
+
+
+def _needed(listing: Listing) -> set[str]:
+    """Files of the newest slice of every living group, lost ones included: what a snapshot reads."""
+    client = listing.client
+    reported = {info.path: info for files in listing.commits.written().values() for info in files}
+    view = FileSystemView(_Reported(listing, reported), TimelineCommits(client))
+    pieces = (piece for partition in view.partitions() for piece in view.slices(partition))
+    return {file.path for piece in pieces for file in piece.files}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reported:
+    """A lister of a table without losses: what is in the folders, and what commits say was put there."""
+
+    listing: Listing
+    reported: dict[str, FileInfo]
+
+    def partitions(self) -> list[str]:
+        return sorted({*self.listing.folders, *(path.rpartition("/")[0] for path in self.reported)})
+
+    def files(self, partition_path: str) -> list[FileInfo]:
+        there = {info.path: info for info in self.listing.folders.get(partition_path, ())}
+        here = {path: info for path, info in self.reported.items() if path.rpartition("/")[0] == partition_path}
+        return list({**there, **here}.values())
+
+
+def _cleaned(client: MetaClient) -> set[str]:
+    """Files that cleans have taken, or are about to, as far as the timeline remembers."""
+    found: set[str] = set()
+    for instant in client.timeline.of_actions(Action.CLEAN):
+        plan = client.plan(instant)
+        body = client.body(instant) if instant.is_completed else None
+        if isinstance(plan, CleanPlan):
+            found.update(joined(partition, _name(path)) for partition, paths in plan.files.items() for path in paths)
+        if isinstance(body, CleanMetadata):
+            for partition, done in body.partitions.items():
+                found.update(joined(partition, _name(path)) for path in done.deleted)
+    return found
+
+
+def check_orphans(listing: Listing) -> Iterator[Finding]:
+    """Data files that no commit names and no pending action is about to."""
+    client = listing.client
+    for folder, files in sorted(listing.folders.items()):
+        for file in (file for group in group_files(folder, files).values() for file in group.files()):
+            known = client.timeline.at(file.instant_time)
+            if any(not instant.is_completed for instant in known):
+                continue
+            if not client.is_committed(file.instant_time):
+                what = f"no commit {file.instant_time} is known"
+                yield Finding(ORPHANS, Severity.WARNING, file.path, what, _DELETE)
+            elif not listing.commits.is_named(file):
+                what = f"the commit {file.instant_time} does not name the file"
+                yield Finding(ORPHANS, Severity.WARNING, file.path, what, _DELETE)
+
+
+def check_partitions(listing: Listing) -> Iterator[Finding]:
+    """Every folder with committed files has a metafile, whose depth is right: other programs look for those."""
+    for folder, files in sorted(listing.folders.items()):
+        metafile = next((info for info in files if is_partition_metafile(info.name)), None)
+        begins = {begin for info in files if (begin := _begin(info.name)) is not None}
+        counts = any(listing.client.is_committed(begin) for begin in begins)
+        if metafile is None:
+            if counts:
+                path, what = joined(folder, PARTITION_METAFILE), "the folder has data files, but is no partition"
+                yield Finding(PARTITIONS, Severity.ERROR, path, what, "Copy the metafile of another partition here.")
+            continue
+        depth = len(folder.split("/")) if folder else 0
+        try:
+            found = read_metafile(listing.client.storage, metafile)
+        except CorruptTable as error:
+            yield Finding(PARTITIONS, Severity.ERROR, metafile.path, error.what, error.hint or _RESTORE)
+            continue
+        if found.depth != depth:
+            what = f"the metafile says depth {found.depth}, the folder has {depth}"
+            yield Finding(PARTITIONS, Severity.ERROR, metafile.path, what, "Correct partitionDepth in the metafile.")
+
+
+def check_metadata(client: MetaClient, options: ReadOptions) -> Iterator[Finding]:
+    """The slices by the metadata table and by the folders must be the same."""
+    rebuild = "Open the table with drop_metadata=True and write, or have Apache Hudi rebuild the metadata table."
+    try:
+        lister, _ = choose_lister(client, options)
+        if lister is None or isinstance(lister, StorageLister):
+            return
+        told, seen = (_visible(FileSystemView.of(client, source)) for source in (lister, None))
+    except (CorruptTable, UnsupportedFormat) as error:
+        path = error.file or METADATA_DIR
+        if METADATA_DIR in path:
+            yield Finding(METADATA, Severity.ERROR, path, error.what, rebuild)
+        return  # otherwise a file is missing, and that is another finding
+    for path in sorted(told ^ seen):
+        what = "the metadata table misses the file" if path in seen else "the metadata table lists a file too many"
+        yield Finding(METADATA, Severity.ERROR, path, what, rebuild)
+
+
+def _visible(view: FileSystemView) -> set[str]:
+    return {file.path for p in view.partitions() for piece in view.slices(p) for file in piece.files}
+
+
+def _begin(name: str) -> str | None:
+    parsed = parse_base_file(name) or parse_log_file(name)
+    return parsed.instant_time if parsed else None
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

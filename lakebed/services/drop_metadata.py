@@ -1,0 +1,40 @@
+"""Doing without the metadata table: a table whose writer does not keep it in step must not have one.
+
+    under the lock   properties: no metadata partitions, and a mark   ─► from here on nobody reads the metadata table
+                     delete .hoodie/metadata
+                     properties: without the mark
+
+A metadata table that lies there half deleted would be taken up again by a program that turns it on later, so the mark
+makes the next write finish the job. Real Hudi builds a new one by itself when it writes with `hoodie.metadata.enable`.
+"""
+
+from __future__ import annotations
+
+from lakebed.format.names import METADATA_DIR
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.timeline.table_properties import update_properties
+from lakebed.txn.control import Control
+from lakebed.txn.rollback import delete_all
+
+PARTITIONS = "hoodie.table.metadata.partitions"
+INFLIGHT = "hoodie.table.metadata.partitions.inflight"
+DROPPING = "lakebed.metadata.dropping"
+
+
+def is_half_dropped(client: MetaClient) -> bool:
+    """Whether somebody began to remove the metadata table and died over it."""
+    return DROPPING in client.config.properties
+
+
+def remove_metadata(client: MetaClient, control: Control) -> MetaClient:
+    """Remove the metadata table; the table as it is then."""
+    config, storage = client.config, client.storage
+    if not (config.metadata_partitions or config.metadata_partitions_inflight or is_half_dropped(client)):
+        return client
+    with control.lock.hold() as lease:
+        lease.confirm()
+        update_properties(storage, {DROPPING: "true"}, (PARTITIONS, INFLIGHT))
+        delete_all(storage, [info.path for info in storage.list(METADATA_DIR, recursive=True)])
+        lease.confirm()
+        update_properties(storage, {}, (DROPPING,))
+    return client.reload()

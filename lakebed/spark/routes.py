@@ -1,0 +1,92 @@
+"""Which way the rows of a slice take to Spark, and why not a faster one.
+
+| way | when | how |
+|---|---|---|
+| native | base file alone | Spark's Parquet reader over the exact list of files |
+| vectors | native logs, the merge picks whole records | base and logs as above, dead rows dropped by merge vectors |
+| winners | other logs, the merge picks whole records | the base file as above, the logs' living rows through Python |
+| python | everything else | merged by `FileGroupReader` in tasks |
+
+The answer is the same on every way; only the first three keep base rows in the JVM, with its own filters and columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lakebed.merge.file_group_reader import ReadSplit
+from lakebed.read.plan import Plan
+
+MOST_FILES = 20_000
+"""Spark plans an explicit list of files in the driver; beyond this many, tasks of ours open them faster."""
+METADATA_COLUMN = "_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRoutes:
+    """Which splits go which way, and why."""
+
+    native: tuple[ReadSplit, ...] = ()
+    vectors: tuple[ReadSplit, ...] = ()
+    winners: tuple[tuple[ReadSplit, str], ...] = ()
+    python: tuple[tuple[ReadSplit, str], ...] = ()
+
+    def lines(self) -> list[str]:
+        """For `explain()`."""
+        return [
+            *([f"{len(self.native)} slices by Spark's Parquet reader"] if self.native else []),
+            *([f"{len(self.vectors)} slices by Spark's Parquet reader and merge vectors"] if self.vectors else []),
+            *(
+                f"{count} slices by Spark's Parquet reader and merge vectors, their logs through Python: {why}"
+                for why, count in _counted(self.winners)
+            ),
+            *(f"{count} slices through Python: {why}" for why, count in _counted(self.python)),
+        ] or ["no slices"]
+
+
+def routes(plan: Plan, unreadable: str | None = None, *, case_sensitive: bool = False) -> SparkRoutes:
+    """The way of every split. `unreadable` says why Spark cannot open the table's files at all."""
+    for_all = unreadable or _columns_in_the_way(plan, case_sensitive)
+    native: list[ReadSplit] = []
+    vectors: list[ReadSplit] = []
+    winners: list[tuple[ReadSplit, str]] = []
+    python: list[tuple[ReadSplit, str]] = []
+    files = 0
+    for split in plan.splits:
+        why = plan.reader.why_not_native(split)
+        too_many = f"more than {MOST_FILES} files" if files >= MOST_FILES else None
+        if for_all or too_many:
+            python.append((split, for_all or too_many or ""))
+        elif why is None:
+            (vectors if split.slice.log_files else native).append(split)
+            files += 1 + len(split.slice.log_files)
+        elif _base_is_native(plan, split):
+            winners.append((split, why))
+            files += 1
+        else:
+            python.append((split, why))
+    return SparkRoutes(tuple(native), tuple(vectors), tuple(winners), tuple(python))
+
+
+def _base_is_native(plan: Plan, split: ReadSplit) -> bool:
+    """Whether the base file at least can be left to Spark: one record wins as it is, and there is a Parquet base."""
+    base = split.slice.base_file
+    return base is not None and base.extension == "parquet" and plan.reader.shape.rule.picks_whole_records
+
+
+def _columns_in_the_way(plan: Plan, case_sensitive: bool) -> str | None:
+    names = plan.reader.shape.schema.names
+    if METADATA_COLUMN in names:
+        return f"a column called {METADATA_COLUMN!r} hides the one in which Spark tells files and rows"
+    fold: Callable[[str], str] = str if case_sensitive else str.lower
+    if len({fold(name) for name in names}) < len(names):
+        return "columns whose names differ by case only"
+    return None
+
+
+def _counted(splits: tuple[tuple[ReadSplit, str], ...]) -> list[tuple[str, int]]:
+    reasons: dict[str, int] = {}
+    for _, why in splits:
+        reasons[why] = reasons.get(why, 0) + 1
+    return sorted(reasons.items())

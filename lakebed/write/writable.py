@@ -1,0 +1,78 @@
+"""What must be right about a table before anything is written to it, and what a write must carry on of its schema.
+
+A table may have settings that a reader can honour and this writer cannot: then a write is refused as a whole, for rows
+that other writers' features do not know of would be wrong answers later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from lakebed.config.options import TableConfig
+from lakebed.errors import InvalidRequest
+from lakebed.index.bucket import bucket_of_file_id
+from lakebed.merge.file_group_reader import TableShape
+from lakebed.model.schema import avro_to_arrow, without_meta_fields
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.view.file_system_view import FileSystemView
+
+INDEX_TYPE = "hoodie.index.type"
+LATEST_SCHEMA = "latest_schema"
+"""Where commits of tables with schema-on-read keep the newest schema with its column ids."""
+
+
+def refuse_unwritable(config: TableConfig) -> None:
+    """`InvalidRequest` for tables that are read only here."""
+    reasons = {
+        "its rows carry no meta fields": not config.populate_meta_fields,
+        "it captures changes in logs of their own": config.cdc_enabled,
+        "its files lack the partition columns": config.drop_partition_columns,
+        f"its base files are {config.base_file_format}": config.base_file_format.upper() != "PARQUET",
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise InvalidRequest(f"the table cannot be written to: {reason}", hint="Write to it with Hudi.")
+
+
+def refuse_unnamed_buckets(client: MetaClient, properties: Mapping[str, str]) -> None:
+    """A bucket table that does not say so must not get file groups that belong to no bucket."""
+    if INDEX_TYPE in client.config.properties or INDEX_TYPE in properties:
+        return
+    view = FileSystemView.of(client)
+    for path in view.partitions():
+        ids = [piece.file_group.file_id for piece in view.slices(path)]
+        if ids and all(file_id.startswith("0000") and bucket_of_file_id(file_id) is not None for file_id in ids):
+            raise InvalidRequest(
+                f"the file groups are buckets ({ids[0]}), and the table does not say how many there are",
+                hint="Open it with num_buckets=, as it was written with; or name its index in hoodie.index.type.",
+            )
+        if ids:
+            return
+
+
+def declared_schema(client: MetaClient, shape: TableShape) -> pa.Schema:
+    """The table's own columns, null where the table says that they may be; readers take any column as nullable."""
+    own = without_meta_fields(shape.schema)
+    text = client.schema_json()
+    stated = avro_to_arrow(text) if text else own
+    required = {column.name: column for column in stated if not column.nullable}
+    return pa.schema(
+        [
+            column.with_nullable(False)
+            if column.name in required and required[column.name].type == column.type
+            else column
+            for column in own
+        ],
+        metadata=own.metadata,
+    )
+
+
+def carried_schema(client: MetaClient) -> dict[str, str]:
+    """What the newest write said about column ids, to be said again: readers look at the newest write only."""
+    for instant in reversed(client.completed_writes()):
+        commit = client.commit(instant.requested_time)
+        if commit is not None and commit.schema_json:
+            return {LATEST_SCHEMA: commit.extra[LATEST_SCHEMA]} if commit.extra.get(LATEST_SCHEMA) else {}
+    return {}
