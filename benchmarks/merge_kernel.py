@@ -18,14 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakebed.config.merge_settings import MergeMode
 from lakebed.merge.merge_vector import columns_for_vectors, merge_vectors
-from lakebed.merge.record_merger import MergeMode, MergeRule
+from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import sorted_merge
 
 RULES = {
-    "commit": MergeRule(MergeMode.COMMIT_TIME_ORDERING),
-    "event": MergeRule(MergeMode.EVENT_TIME_ORDERING, ordering=("ts",)),
+    "commit": MergeRule(MergeMode.COMMIT_TIME),
+    "event": MergeRule(MergeMode.EVENT_TIME, ordering=("ts",)),
 }
 
 

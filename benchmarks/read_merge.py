@@ -19,7 +19,7 @@ from benchmarks.handmade import HandmadeTable
 from benchmarks.measure import Measured, measure
 
 ROWS, LOG_ROWS = 2_000_000, 100_000
-MEMORY = 128 << 20
+MEMORY = 256 << 20
 PAYLOAD = ["amount", "city"]
 
 

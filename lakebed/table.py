@@ -32,8 +32,10 @@ from lakebed.txn.control import Control
 from lakebed.txn.options import TxnOptions
 from lakebed.write.create import NewTable, create_table, schema_of
 from lakebed.write.job import CommitResult
+from lakebed.write.merge_builder import MergeBuilder, run_merge
 from lakebed.write.operation import Operation
 from lakebed.write.operations import TableWriter
+from lakebed.write.writable import write_keys
 
 Options = Mapping[str, str] | WriteOptions | None
 
@@ -91,7 +93,7 @@ class Table:
 
     def check(self) -> list[Finding]:
         """Everything about the table that is not as it should be: files, timeline, order, keys. Reads all keys."""
-        return check_table(self._client.reload(), self._runner, self._options)
+        return check_table(self._client, self._runner, self._options)
 
     @property
     def services(self) -> Services:
@@ -229,6 +231,27 @@ class Table:
         """
         return self._done(self._writer(options, memory, drop_metadata).update(set, where))
 
+    def merge(
+        self,
+        source: Any,
+        on: str,
+        options: Options = None,
+        memory: int | str | None = None,
+        drop_metadata: bool = False,
+    ) -> MergeBuilder:
+        """A MERGE of source rows into the table, matched by key; add clauses, then `execute`.
+
+        (t.merge(updates, on="t.id = s.id")
+          .when_matched_update(set={"qty": "t.qty + s.qty"}, condition="s.qty > 0")
+          .when_matched_delete(condition="s.gone")
+          .when_not_matched_insert_all().execute())
+        """
+
+        def run(builder: MergeBuilder) -> CommitResult:
+            return self._done(run_merge(self._writer(options, memory, drop_metadata), builder))
+
+        return MergeBuilder(run, source.toArrow() if _is_spark_frame(source) else source, on)
+
     def _write(
         self, data: Any, operation: Operation, options: Options, memory: int | str | None, drop_metadata: bool
     ) -> CommitResult:
@@ -304,6 +327,8 @@ def open(  # noqa: A001 - `lakebed.open(path)` is the name people look for
     given = dict(options) if isinstance(options, Mapping) else {}
     if num_buckets is not None:
         given = {"hoodie.index.type": "BUCKET", **given, "hoodie.bucket.index.num.buckets": str(num_buckets)}
+    if isinstance(options, Mapping):
+        options = {key: value for key, value in options.items() if key not in write_keys()}
     return Table(client, ReadOptions().override(options), given, drop_metadata=drop_metadata)
 
 

@@ -50,8 +50,6 @@ def main() -> None:
     except LakebedError as error:
         errors.print(f"[bold red]lakebed:[/] {_escaped(error)}", highlight=False)
         sys.exit(1)
-    except BrokenPipeError:
-        sys.exit(0)
 
 
 def _escaped(error: LakebedError) -> str:

@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import decimal
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,12 +15,14 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table as RichTable
 
-console = Console()
-errors = Console(stderr=True)
+PIPE_WIDTH = 1000
+"""Without a terminal nothing is folded: who greps for a file name must find it in one piece."""
+console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+errors = Console(stderr=True, soft_wrap=True)
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON can hold; bytes become base64 text, decimals keep their digits as text."""
+    """A value that JSON can hold: bytes become base64 text, decimals and what is no number become text."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -28,6 +31,8 @@ def plain(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, decimal.Decimal):
         return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dt.datetime | dt.date | dt.time):
         return value.isoformat()
     return value
@@ -35,7 +40,7 @@ def plain(value: Any) -> Any:
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
-    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=2, allow_nan=True) + "\n")
+    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
 
 def print_table(table: pa.Table, *, as_json: bool, title: str | None = None) -> None:

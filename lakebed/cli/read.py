@@ -77,6 +77,8 @@ def write_rows(scan: Scan, output: Path) -> int:
         raise InvalidRequest(
             f"cannot write {output.suffix or 'a file without an ending'}", hint="Use .parquet, .csv or .json."
         )
+    if not output.parent.is_dir() or output.is_dir():
+        raise InvalidRequest(f"cannot write to {output}", hint="The folder must exist, the name be free.")
     partial = output.with_name(f".{output.name}.partial")
     try:
         rows = writer(scan, partial)

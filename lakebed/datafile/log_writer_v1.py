@@ -28,7 +28,8 @@ from lakebed.datafile.write_queue import WriteQueue
 from lakebed.datafile.writers import WriteTarget, WrittenFile
 from lakebed.format.avro_columns import CHUNK_ROWS, CONTENT_VERSION
 from lakebed.format.avro_writer import encode_frames_of
-from lakebed.format.block_content import delete_schema, encode_delete_block
+from lakebed.format.block_content import delete_schema
+from lakebed.format.delete_writer import encode_deletes
 from lakebed.format.log_block import BlockKind, Header, encode_positions_v1
 from lakebed.format.log_v1 import MAGIC, encode_block
 from lakebed.format.names import LogFileName
@@ -148,7 +149,7 @@ class InlineLogWriter:
                 self._put_delete_block(rows.take(index), None if positions is None else positions[places])
 
     def _put_delete_block(self, rows: pa.Table, positions: Positions | None) -> None:
-        content = encode_delete_block(rows, self._target.file_group.partition_path)
+        content = encode_deletes(rows, self._target.file_group.partition_path)
         header = self._spec.header(self._target.instant_time, _encoded(positions))
         file = self._current_file()
         file.output.write(encode_block(BlockKind.DELETE, header, content))

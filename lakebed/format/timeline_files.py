@@ -112,10 +112,11 @@ def decode_body(action: Action, state: State, data: bytes, file: str) -> ActionB
     if name not in allowed:
         raise CorruptTable(f"{name} is not the record of a {action} that is {state}", file=file)
     fields = Fields(record, file)
+    body = write_records.compaction_plan_from(fields, action) if name == _COMPACTION else _READERS[name](fields)
     for key in _ESSENTIAL.get(name, ()):
         if key not in record:
             raise CorruptTable(f"the schema of the record has no {key}", file=file)
-    return write_records.compaction_plan_from(fields, action) if name == _COMPACTION else _READERS[name](fields)
+    return body
 
 
 def encode_body(body: ActionBody | None, action: Action, state: State) -> bytes:

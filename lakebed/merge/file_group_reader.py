@@ -11,7 +11,7 @@ old version that matches may have been updated to one that does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -24,7 +24,7 @@ from lakebed.datafile.log_file import has_parquet_content, open_log_file, parque
 from lakebed.datafile.log_scan import LogRun, LogScan, scan_slice
 from lakebed.datafile.parquet_source import ParquetSource
 from lakebed.datafile.source import ReadCounters
-from lakebed.errors import CorruptTable, UnsupportedFormat
+from lakebed.errors import CorruptTable
 from lakebed.merge.hash_merge import hash_merge
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import Run
@@ -33,10 +33,14 @@ from lakebed.model.files import FileSlice
 from lakebed.model.internal_schema import SchemaHistory, renames
 from lakebed.model.key_range import KeyRange
 from lakebed.model.predicate import Predicate
+from lakebed.model.record_key import KeyGenerator, record_key_array
 from lakebed.model.schema import COMMIT_TIME, IS_DELETED, OPERATION, RECORD_KEY, avro_to_arrow
 from lakebed.model.schema_evolution import Renames, resolve
 from lakebed.storage.storage import Storage
 
+OpenRows = Callable[[int], Iterator[pa.RecordBatch]]
+RUN_OVERHEAD = 4 << 20
+"""What an open file takes besides its window: decoders, dictionaries, a page of every column."""
 LSM_TREE = "lsm_tree"
 PARQUET = "parquet"
 
@@ -51,6 +55,8 @@ class TableShape:
     key_column: str | None = None
     """The user's column whose text is the record key, where there is just one."""
     history: SchemaHistory | None = None
+    virtual_key: KeyGenerator | None = None
+    """How record keys are made where the table stores none and no column is the key as it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,19 +178,16 @@ class FileGroupReader:
     ) -> Iterator[pa.RecordBatch]:
         runs = self.runs(piece, wanted, counters)
         merge = sorted_merge if self.shape.layout == LSM_TREE else hash_merge
-        options = self.options
-        yield from merge(runs, self.shape.rule, wanted, memory=options.memory, read_buffer=options.read_buffer)
+        memory = merge_share(self.options.memory, len(runs))
+        yield from merge(runs, self.shape.rule, wanted, memory=memory, read_buffer=self.options.read_buffer)
 
     def runs(self, piece: FileSlice, wanted: pa.Schema, counters: ReadCounters | None = None) -> list[Run]:
         """The base file and every block that counts, oldest first, each at the table's schema."""
-        if self.shape.rule.key not in self.shape.schema.names:
-            raise UnsupportedFormat(
-                "the table has logs, but neither meta fields nor one text column that is the record key",
-                file=piece.log_files[0].path if piece.log_files else None,
-            )
-        columns = self._columns([*wanted.names, *self._rule_columns()])
-        found: list[Run] = []
+        scanned = self.scan(piece).runs
         base = piece.base_file
+        late = base is not None and any(run.stands_at < base.instant_time for run in scanned)
+        columns = self._columns([*wanted.names, *self._rule_columns(ties_by_commit=late)])
+        found: list[Run] = []
         if base is not None:
             with open_base_file(self.storage, base) as source:
                 is_sorted, row_bytes = source.is_sorted, source.row_bytes(columns.names)
@@ -192,14 +195,26 @@ class FileGroupReader:
                 Run(
                     age=0,
                     is_sorted=is_sorted,
-                    open=lambda rows: self._open_base(piece, columns, rows, counters),
+                    open=self._keyed(lambda rows: self._open_base(piece, columns, rows, counters)),
                     instant_time=base.instant_time,
                     row_bytes=row_bytes,
                     label=base.path,
                 )
             )
-        found += [self._log_run(run, columns, counters) for run in self.scan(piece).runs]
+        found += [self._log_run(run, columns, counters) for run in scanned]
         return found
+
+    def _keyed(self, open_rows: OpenRows) -> OpenRows:
+        """Rows with their record key, where the table does not store it."""
+        generator = self.shape.virtual_key
+        if generator is None:
+            return open_rows
+
+        def opened(rows: int) -> Iterator[pa.RecordBatch]:
+            for batch in open_rows(rows):
+                yield batch.append_column(RECORD_KEY, record_key_array(generator, batch))
+
+        return opened
 
     def scan(self, piece: FileSlice) -> LogScan:
         """Which log blocks of a slice count; damage in a committed log is an error, not a gap."""
@@ -274,7 +289,7 @@ class FileGroupReader:
         return Run(
             age,
             is_sorted,
-            open_data,
+            self._keyed(open_data),
             is_partial=run.is_partial,
             instant_time=run.stands_at,
             row_bytes=row_bytes,
@@ -311,9 +326,16 @@ class FileGroupReader:
             needed[COMMIT_TIME] = None
         return pa.schema([self.shape.schema.field(name).with_nullable(True) for name in needed])
 
-    def _rule_columns(self) -> list[str]:
+    def _rule_columns(self, *, ties_by_commit: bool) -> list[str]:
+        """What the merge must see besides the asked columns.
+
+        Equal ordering values are decided by commit time only where a log began before the base file did, which takes
+        writers that do not block each other.
+        """
         rule = self.shape.rule
-        names = [rule.key, *rule.ordering, COMMIT_TIME, IS_DELETED, OPERATION, rule.delete_field]
+        names = [rule.key, *rule.ordering, IS_DELETED, OPERATION, rule.delete_field]
+        names += [COMMIT_TIME] if ties_by_commit else []
+        names += list(self.shape.virtual_key.columns) if self.shape.virtual_key else []
         return [name for name in names if name is not None and name in self.shape.schema.names]
 
     def _renames(self, instant_time: str) -> Renames:
@@ -328,6 +350,11 @@ class FileGroupReader:
         if self.predicate is not None and batch.num_rows:
             batch = self.predicate.filter(batch)
         return batch
+
+
+def merge_share(memory: int, runs: int) -> int:
+    """How much of a ceiling the merge's windows may take; decoding and the allocator hold about as much again."""
+    return max(memory // 8, memory // 2 - runs * RUN_OVERHEAD)
 
 
 @contextmanager

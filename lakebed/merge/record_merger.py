@@ -10,28 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from lakebed.config.merge_settings import MergeMode, PartialUpdateMode
 from lakebed.errors import InvalidRequest
 from lakebed.merge.runs import IS_DELETED, Run
-
-
-class MergeMode(StrEnum):
-    """`hoodie.record.merge.mode`."""
-
-    COMMIT_TIME_ORDERING = "COMMIT_TIME_ORDERING"
-    EVENT_TIME_ORDERING = "EVENT_TIME_ORDERING"
-    CUSTOM = "CUSTOM"
-
-
-class PartialUpdateMode(StrEnum):
-    """`hoodie.table.partial.update.mode`: which columns of a winner are filled from the loser."""
-
-    IGNORE_DEFAULTS = "IGNORE_DEFAULTS"
-    FILL_UNAVAILABLE = "FILL_UNAVAILABLE"
 
 
 class Op(IntEnum):
@@ -93,7 +79,7 @@ class FunctionMerger:
 class MergeRule:
     """How a table merges, from its properties."""
 
-    mode: MergeMode = MergeMode.COMMIT_TIME_ORDERING
+    mode: MergeMode = MergeMode.COMMIT_TIME
     key: str = "_hoodie_record_key"
     ordering: tuple[str, ...] = ()
     delete_field: str | None = None
@@ -106,7 +92,7 @@ class MergeRule:
     @property
     def by_event_time(self) -> bool:
         """Event time without ordering fields is commit time."""
-        return self.mode is MergeMode.EVENT_TIME_ORDERING and bool(self.ordering)
+        return self.mode is MergeMode.EVENT_TIME and bool(self.ordering)
 
     @property
     def picks_whole_records(self) -> bool:

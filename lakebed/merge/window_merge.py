@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakebed.config.merge_settings import MergeMode
 from lakebed.merge.custom_fold import fold_custom
 from lakebed.merge.fold import Groups, Verdict, repeated_keys, whole_records, without_ordering
 from lakebed.merge.materialise import Chosen, materialise, slice_out
 from lakebed.merge.partial_fold import mix_columns
-from lakebed.merge.record_merger import MergeMode, Op, RecordMerger, merger_for
+from lakebed.merge.record_merger import Op, RecordMerger, merger_for
 from lakebed.merge.row_order import RowOrder, order_rows
 from lakebed.merge.vectors import Bools, Ints, bool_array
 from lakebed.merge.window import RunFacts, Window

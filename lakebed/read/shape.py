@@ -13,8 +13,9 @@ from lakebed.config.options import TableConfig
 from lakebed.errors import CorruptTable
 from lakebed.format.names import PROPERTIES_FILE
 from lakebed.merge.file_group_reader import TableShape
-from lakebed.merge.record_merger import MergeMode, MergeRule, PartialUpdateMode
+from lakebed.merge.record_merger import MergeRule
 from lakebed.model.internal_schema import SchemaHistory, parse_schema_history
+from lakebed.model.record_key import KeyGenerator, key_generator_of
 from lakebed.model.schema import (
     OPERATION,
     RECORD_KEY,
@@ -49,7 +50,14 @@ def table_shape(client: MetaClient, at: str | None = None) -> TableShape:
         layout=config.layout,
         key_column=key_column(config, own),
         history=history,
+        virtual_key=_virtual_key(config, own),
     )
+
+
+def _virtual_key(config: TableConfig, schema: pa.Schema) -> KeyGenerator | None:
+    if config.populate_meta_fields or not config.key_fields or key_column(config, schema) is not None:
+        return None
+    return key_generator_of(config)
 
 
 def key_column(config: TableConfig, schema: pa.Schema) -> str | None:
@@ -73,11 +81,11 @@ def merge_rule(config: TableConfig, schema: pa.Schema, defaults: dict[str, objec
     key = RECORD_KEY if config.populate_meta_fields else key_column(config, schema)
     return MergeRule(
         key=key or RECORD_KEY,
-        mode=MergeMode(config.merge_mode),
+        mode=config.merge_mode,
         ordering=tuple(config.ordering_fields),
         delete_field=config.delete_field,
         delete_marker=config.delete_marker,
-        partial_update=PartialUpdateMode(config.partial_update_mode) if config.partial_update_mode else None,
+        partial_update=config.partial_update_mode,
         unavailable_value=config.unavailable_value,
         merger=config.merge_strategy_id,
         column_defaults=defaults,

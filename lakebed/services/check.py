@@ -38,7 +38,12 @@ _SERVICES = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING, Action
 
 def check_table(client: MetaClient, runner: Runner, options: ReadOptions | None = None) -> list[Finding]:
     """What is wrong with the table, worst first; an empty list is a clean bill of health."""
-    found = [*check_properties(client), *check_timeline(client)]
+    found = list(check_properties(client))
+    try:
+        client = client.reload()
+    except CorruptTable as error:
+        return found or [Finding(READABLE, Severity.ERROR, error.file or client.url, error.what, error.hint or "")]
+    found += check_timeline(client)
     if not any(finding.invariant == READABLE for finding in found):  # what counts is known by the timeline alone
         found += check_files(client, options or ReadOptions())
         found += check_rows(client, runner, options or ReadOptions())

@@ -87,7 +87,7 @@ class _Task:
 
     def check(self, piece: FileSlice) -> _Checked:
         findings = [finding for file in piece.files for finding in self._check_file(file)]
-        if findings or not len(self.reader.schema):
+        if any(finding.severity is Severity.ERROR for finding in findings) or not len(self.reader.schema):
             return _Checked(piece, tuple(findings))  # what is out of order cannot be merged by order
         try:
             batches = list(self.reader.read(ReadSplit(piece)))

@@ -11,6 +11,7 @@ makes the next write finish the job. Real Hudi builds a new one by itself when i
 from __future__ import annotations
 
 from lakebed.format.names import METADATA_DIR
+from lakebed.storage.storage import folders_below
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.table_properties import update_properties
 from lakebed.txn.control import Control
@@ -35,6 +36,7 @@ def remove_metadata(client: MetaClient, control: Control) -> MetaClient:
         lease.confirm()
         update_properties(storage, {DROPPING: "true"}, (PARTITIONS, INFLIGHT))
         delete_all(storage, [info.path for info in storage.list(METADATA_DIR, recursive=True)])
+        storage.delete([f"{folder}/_" for folder in folders_below(storage, METADATA_DIR)])  # empty ones, on a disk
         lease.confirm()
         update_properties(storage, {}, (DROPPING,))
     return client.reload()

@@ -51,8 +51,9 @@ class SparkRunner:
 
 def task_frame(spark: SparkSession, tasks: Sequence[Any]) -> DataFrame:
     """A row per task, each in a partition of its own while there are not too many."""
-    rows = [(number, pickle.dumps(task)) for number, task in enumerate(tasks)]
-    partitions = min(max(1, len(rows)), MOST_PARTITIONS)
+    numbers, pickled = pa.array(range(len(tasks)), pa.int64()), [pickle.dumps(task) for task in tasks]
+    rows = pa.table([numbers, pa.array(pickled, pa.binary())], schema=arrow_schema(_TASK))
+    partitions = min(max(1, len(tasks)), MOST_PARTITIONS)
     return spark.createDataFrame(rows, _TASK).repartitionById(partitions, (F.col("number") % partitions).cast("int"))
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.pandas import functions as arrow_functions
 
 
 def over_columns(function: Callable[[pa.RecordBatch], pa.Array], columns: pa.Schema, returns: str) -> Column:
-    """The function's value for each row; it gets the columns in just these types, times in UTC, not the session's zone."""
+    """The function's value for each row; it gets the columns in just these types, whatever the session's time zone."""
     payload = pickle.dumps((function, columns))
 
     def run(*arrays: pa.Array) -> pa.Array:

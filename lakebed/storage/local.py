@@ -174,13 +174,15 @@ class LocalStorage:
                     os.unlink(side_file(located))
                 except (FileNotFoundError, NotADirectoryError):
                     pass
+                folder = os.path.dirname(located)
                 try:
                     os.unlink(located)
                 except (FileNotFoundError, NotADirectoryError):
-                    continue
+                    if self._without_empty(folder) == folder:
+                        continue
                 except IsADirectoryError as error:
                     raise CorruptTable("a folder where a file is expected", file=path) from error
-                folders.add(os.path.dirname(located))
+                folders.add(folder)
         for folder in sorted(folders):
             with suppress(FileNotFoundError), os_errors(folder):
                 sync_folder(self._without_empty(folder))

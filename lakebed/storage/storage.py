@@ -167,6 +167,13 @@ class Storage(Protocol):
         ...
 
 
+def folders_below(storage: Storage, top: str) -> Iterator[str]:
+    """A folder and all below it, the deepest first."""
+    for folder in storage.list_folders(top):
+        yield from folders_below(storage, folder)
+    yield top
+
+
 def checked_path(path: str) -> str:
     """The path itself, refused when it could leave the table: paths also come out of metadata files."""
     if path.startswith("/") or "\\" in path or "\0" in path or ".." in path.split("/"):

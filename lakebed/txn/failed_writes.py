@@ -99,12 +99,8 @@ def _remove(client: MetaClient, begin: str) -> None:
 def _leftovers(client: MetaClient) -> tuple[list[str], list[FileInfo]]:
     """The begins that have a heartbeat or markers, and the temporaries."""
     names = {info.name for info in client.storage.list(HEARTBEAT_DIR)}
-    temporaries = []
-    for info in client.storage.list(TEMP_DIR, recursive=True):
-        top, _, below = info.path.removeprefix(f"{TEMP_DIR}/").partition("/")
-        names.add(top)
-        if not below and top.startswith(TEMP_PREFIX):
-            temporaries.append(info)
+    names.update(folder.rpartition("/")[2] for folder in client.storage.list_folders(TEMP_DIR))
+    temporaries = [info for info in client.storage.list(TEMP_DIR) if info.name.startswith(TEMP_PREFIX)]
     return sorted(filter(is_instant_time, names)), temporaries
 
 

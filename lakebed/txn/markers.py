@@ -22,7 +22,7 @@ from lakebed.format.names import (
     parse_marker_file,
     parse_server_markers_file,
 )
-from lakebed.storage.storage import Storage, checked_file, joined
+from lakebed.storage.storage import Storage, checked_file, folders_below, joined
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -66,8 +66,9 @@ def list_markers(storage: Storage, begin: str) -> tuple[Marker, ...]:
 
 
 def delete_markers(storage: Storage, begin: str) -> None:
-    """Remove everything below the begin's marker folder."""
-    storage.delete([info.path for info in storage.list(marker_dir(begin), recursive=True)])
+    """Remove everything below the begin's marker folder; on a disk also folders that a crash left empty."""
+    found = [info.path for info in storage.list(marker_dir(begin), recursive=True)]
+    storage.delete(found or [f"{folder}/_" for folder in folders_below(storage, marker_dir(begin))])
 
 
 def _markers(storage: Storage, begin: str) -> Iterator[Marker]:

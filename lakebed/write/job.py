@@ -31,12 +31,13 @@ from lakebed.model.instant import Instant
 from lakebed.model.schema import table_avro, without_meta_fields
 from lakebed.runner import LocalRunner, Runner, SerialRunner
 from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.conflicts import Touched, completed_since, conflicts
 from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
 from lakebed.write.operation import Operation
 from lakebed.write.placing import Placed, Placing
 from lakebed.write.scatter import Scatter
-from lakebed.write.task import WriteContext, write_group
+from lakebed.write.task import Target, WriteContext, write_group
 
 SCHEMA_KEY = "schema"
 LEAST_SHARE = 2 << 20
@@ -81,6 +82,10 @@ class WriteRequest:
     partitions: tuple[str, ...] | None = None
     """For replacing operations: the partitions that are replaced; None means those that rows come for."""
     partial: bool = False
+    columns: tuple[str, ...] | None = None
+    """For partial rows: the table's columns that they bring, besides the meta columns."""
+    reads: bool = False
+    """Whether the rows depend on what the table held: then nobody may have changed that before the write began."""
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -98,6 +103,8 @@ def run_write(
         placing.pile_up(scatter, rows, deletes)
         with begin(client, control, request) as txn:
             placed = placing.finish(scatter, txn.snapshot)
+            if request.reads or request.partial:
+                refuse_changed(client, txn, request, placed)
             refuse_pending_clustering(txn.snapshot, (piece.target.file_group for piece in placed))
             threads = _threads(runner, len(placed), request.memory)
             context = write_context(txn, request, parallel=threads)
@@ -118,10 +125,13 @@ def write_context(txn: Transaction, request: WriteRequest, parallel: int = 1) ->
     config = txn.snapshot.config
     share = max(LEAST_SHARE, request.memory // 2 // max(1, parallel))
     hashed = _index_options(config, request).kind is IndexKind.BUCKET
+    own = without_meta_fields(request.shape.schema)
+    if request.partial and request.columns is not None:
+        own = pa.schema([item for item in own if item.name in request.columns])
     return WriteContext(
         storage=txn.snapshot.storage,
         shape=request.shape,
-        schema=FileSchema.of_table(without_meta_fields(request.shape.schema), config.name),
+        schema=FileSchema.of_table(own, config.name),
         begin_time=txn.begin_time,
         options=_fitted(request.options, share),
         native_logs=config.version.has_native_logs,
@@ -194,6 +204,24 @@ def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId
                         f"the file group {found} is being clustered by {instant.requested_time}",
                         hint="Run or roll back the clustering, then write again.",
                     )
+
+
+def refuse_changed(read: MetaClient, txn: Transaction, request: WriteRequest, placed: Sequence[Placed]) -> None:
+    """Rows were made from what the table held when it was read; a write that completed since may have changed them.
+
+    Where a hash places rows only their own file groups matter; elsewhere a key may be anywhere in its partition.
+    """
+    groups = frozenset(piece.target.file_group for piece in placed)
+    if _index_options(txn.snapshot.config, request).kind is not IndexKind.BUCKET:
+        partitions = {group.partition_path for group in groups}
+        others = completed_since(read, txn.snapshot)
+        near = {group for theirs in others for group in theirs.groups if group.partition_path in partitions}
+        groups |= near
+    conflict = conflicts(Touched(txn.begin_time, groups, frozenset()), completed_since(read, txn.snapshot))
+    if conflict is not None:
+        raise conflict
+    if request.partial and any(piece.target.kind is not Target.APPEND for piece in placed):
+        raise ConflictError("rows that were to be updated are gone", hint="Try again.")
 
 
 @dataclass(frozen=True, slots=True)

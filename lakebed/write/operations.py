@@ -19,7 +19,7 @@ from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest
 from lakebed.merge.file_group_reader import TableShape
 from lakebed.model.partition_path import PartitionFields
-from lakebed.model.predicate import Expression, Predicate, is_in, parse_expression
+from lakebed.model.predicate import Predicate, is_in, parse_expression
 from lakebed.model.record_key import key_generator_of, record_key_array
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY, with_meta_fields, without_meta_fields
 from lakebed.read.plan import Query
@@ -30,6 +30,7 @@ from lakebed.timeline.clock import instant_time_now
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.view.file_system_view import FileSystemView
+from lakebed.write.assigned import assigned, check_assignable
 from lakebed.write.job import CommitResult, WriteRequest, run_write, table_schema_json
 from lakebed.write.operation import Operation
 from lakebed.write.prepare import Preparation, as_reader, plan_preparation
@@ -55,19 +56,17 @@ class TableWriter:
     # ------------------------------------------------------------------ rows in
     def write(self, data: Any, operation: Operation, *, partial: bool = False) -> CommitResult:
         """Insert, upsert or overwrite with rows from Arrow data."""
+        if partial:
+            raise InvalidRequest("rows with some of the columns cannot be written as they are", hint="Use merge.")
         if operation is Operation.UPSERT and not self.client.config.key_fields:
             raise InvalidRequest("the table has no record key, so nothing can be updated", hint="Use insert.")
-        return self._write(as_reader(data), operation, partial=partial)
+        return self._write(as_reader(data), operation)
 
-    def _upsert(self, reader: pa.RecordBatchReader) -> CommitResult:
-        """Rows that came out of the table go back into it, with their keys."""
-        return self._write(reader, Operation.UPSERT)
-
-    def _write(self, reader: pa.RecordBatchReader, operation: Operation, *, partial: bool = False) -> CommitResult:
+    def _write(self, reader: pa.RecordBatchReader, operation: Operation, *, reads: bool = False) -> CommitResult:
         shape = table_shape(self.client)
-        plan = self.plan(shape, reader.schema, partial=partial)
-        request = self.request(operation, shape, plan, partial=partial)
-        rows = plan.rows(reader, self._key_stem(), secrets.randbelow(1 << 31))
+        plan = self.plan(shape, reader.schema)
+        request = replace(self.request(operation, shape, plan), reads=reads)
+        rows = plan.rows(reader, self.key_stem(), secrets.randbelow(1 << 31))
         return run_write(self.client, self.control, request, rows, self.runner)
 
     def delete_keys(self, keys: Any) -> CommitResult:
@@ -86,28 +85,19 @@ class TableWriter:
 
     def delete_where(self, condition: str | Predicate) -> CommitResult:
         """Delete the rows that a condition matches."""
-        return self._delete_found(self._scan((RECORD_KEY, PARTITION_PATH), condition).to_batches())
+        return self._delete_found(self.scan((RECORD_KEY, PARTITION_PATH), condition).to_batches(), reads=True)
 
     def delete_rows(self, data: Any) -> CommitResult:
         """Delete the keys of rows that carry the key and partition columns."""
         reader = as_reader(data)
         shape = table_shape(self.client)
         plan = self.plan(shape, reader.schema, deletes=True)
-        return self._delete_found(plan.rows(reader, self._key_stem()))
+        return self._delete_found(plan.rows(reader, self.key_stem()))
 
-    def _delete_found(self, rows: Iterable[pa.RecordBatch]) -> CommitResult:
+    def _delete_found(self, rows: Iterable[pa.RecordBatch], *, reads: bool = False) -> CommitResult:
         shape = table_shape(self.client)
-        ordering = [shape.schema.field(name) for name in shape.rule.ordering]
-
-        def deletes() -> Iterator[pa.RecordBatch]:
-            for batch in rows:
-                columns = [batch.column(RECORD_KEY), batch.column(PARTITION_PATH)]
-                columns += [pa.nulls(batch.num_rows, item.type) for item in ordering]
-                names = [RECORD_KEY, PARTITION_PATH, *(item.name for item in ordering)]
-                yield pa.RecordBatch.from_arrays(columns, names=names)
-
-        request = self._request_for(Operation.DELETE, shape)
-        return run_write(self.client, self.control, request, (), self.runner, deletes())
+        request = replace(self._request_for(Operation.DELETE, shape), reads=reads)
+        return run_write(self.client, self.control, request, (), self.runner, unordered_deletes(rows, shape))
 
     def delete_partitions(self, partitions: Sequence[str]) -> CommitResult:
         """Let whole partitions vanish."""
@@ -121,11 +111,14 @@ class TableWriter:
         """Set columns of the rows that a condition matches, by expressions over the row."""
         shape = table_shape(self.client)
         own = without_meta_fields(shape.schema)
-        self._check_assignable(assignments, own)
+        if not assignments:
+            raise InvalidRequest("nothing to set", hint='Give set={"column": "expression"}.')
+        for name in assignments:
+            check_assignable(name, self.client.config, own)
         parsed = {name: parse_expression(text, own) for name, text in assignments.items()}
         key = pa.field(RECORD_KEY, pa.string())  # keys that were made while writing are found in no other column
         schema = pa.schema([key, *own])
-        scan = self._scan(tuple(schema.names), where)
+        scan = self.scan(tuple(schema.names), where)
 
         def updated() -> Iterator[pa.RecordBatch]:
             for batch in scan.to_batches():
@@ -135,22 +128,11 @@ class TableWriter:
                 ]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-        return self._upsert(pa.RecordBatchReader.from_batches(schema, updated()))
-
-    def _check_assignable(self, assignments: Mapping[str, str], own: pa.Schema) -> None:
-        config = self.client.config
-        if not assignments:
-            raise InvalidRequest("nothing to set", hint='Give set={"column": "expression"}.')
-        for name in assignments:
-            if name not in own.names:
-                raise InvalidRequest(f"the table has no column {name!r}")
-            if name in config.key_fields or name in config.partition_fields:
-                raise InvalidRequest(
-                    f"{name!r} is part of the key or partition", hint="Delete the row and insert it anew."
-                )
+        return self._write(pa.RecordBatchReader.from_batches(schema, updated()), Operation.UPSERT, reads=True)
 
     # ------------------------------------------------------------------ pieces
-    def _scan(self, columns: tuple[str, ...], where: str | Predicate | None) -> Scan:
+    def scan(self, columns: tuple[str, ...], where: str | Predicate | None) -> Scan:
+        """Rows of the table that an operation depends on, within its part of the memory."""
         options = ReadOptions(memory=max(1 << 20, self.memory // 4))
         return Scan(self.client, Query.SNAPSHOT, columns, where, options=options, runner=self.runner)
 
@@ -167,8 +149,10 @@ class TableWriter:
             deletes=deletes,
         )
 
-    def request(self, operation: Operation, shape: TableShape, plan: Preparation, *, partial: bool) -> WriteRequest:
-        """What a write of prepared rows asks of the job."""
+    def request(
+        self, operation: Operation, shape: TableShape, plan: Preparation, *, partial: bool = False
+    ) -> WriteRequest:
+        """What a write of prepared rows asks of the job; `partial` rows are versions of rows that are there."""
         schema = with_meta_fields(plan.table_schema)
         if shape.history is not None and pa.schema(schema).names != shape.schema.names:
             raise InvalidRequest(
@@ -187,7 +171,8 @@ class TableWriter:
         extra = carried_schema(self.client) if shape.history is not None else {}
         return WriteRequest(operation, shape, text, self.options, self.properties, self.memory, extra=extra)
 
-    def _key_stem(self) -> str:
+    def key_stem(self) -> str:
+        """What keys begin with that are made while writing."""
         return instant_time_now(self.control.clock, self.client.config.timezone)
 
     def _partition_named(self, name: str, known: Sequence[str]) -> str:
@@ -206,6 +191,16 @@ class TableWriter:
         raise InvalidRequest(f"there is no partition {name!r}", hint=f"There are: {', '.join(sorted(known)[:10])}.")
 
 
+def unordered_deletes(keys: Iterable[pa.RecordBatch], shape: TableShape) -> Iterator[pa.RecordBatch]:
+    """Keys with their partitions as deletes that carry no ordering value: whatever is there goes."""
+    ordering = [shape.schema.field(name) for name in shape.rule.ordering]
+    names = [RECORD_KEY, PARTITION_PATH, *(item.name for item in ordering)]
+    for batch in keys:
+        columns = [batch.column(RECORD_KEY), batch.column(PARTITION_PATH)]
+        columns += [pa.nulls(batch.num_rows, item.type) for item in ordering]
+        yield pa.RecordBatch.from_arrays(columns, names=names)
+
+
 def key_table(keys: Any, key_fields: Sequence[str], schema: pa.Schema) -> pa.Table:
     """Keys as the user gave them, as a table of key columns."""
     if not key_fields:
@@ -221,6 +216,8 @@ def key_table(keys: Any, key_fields: Sequence[str], schema: pa.Schema) -> pa.Tab
             unknown = [name for name in names if name not in schema.names]
             if unknown:
                 raise InvalidRequest(f"the table has no column {unknown[0]!r}")
+            if any(len(row) < len(names) for row in rows):
+                raise InvalidRequest("some keys name more columns than others", hint="Delete them in two calls.")
             return pa.Table.from_pylist(
                 [dict(row) for row in rows], schema=pa.schema([schema.field(name) for name in names])
             )
@@ -233,12 +230,3 @@ def key_table(keys: Any, key_fields: Sequence[str], schema: pa.Schema) -> pa.Tab
         return pa.table({column: pa.array(rows, schema.field(column).type)})
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidRequest(f"the keys do not fit the key columns: {error}") from None
-
-
-def assigned(expression: Expression, batch: pa.RecordBatch, column: pa.Field) -> pa.Array:
-    """The value of an expression for every row, as the column takes it."""
-    value = expression.evaluate(batch)
-    try:
-        return value if value.type == column.type else value.cast(column.type)
-    except pa.ArrowException as error:
-        raise InvalidRequest(f"{expression.to_sql()!r} does not fit the column {column.name!r}: {error}") from None

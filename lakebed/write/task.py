@@ -17,6 +17,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
+from lakebed.config.merge_settings import MergeMode
 from lakebed.config.options import ReadOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.log_writer import LogSpec, LogWriter
@@ -27,7 +28,7 @@ from lakebed.format.names import PARTITION_METAFILE, MarkerType
 from lakebed.format.table_files import PartitionMetafile, render_partition_metafile
 from lakebed.merge.file_group_reader import FileGroupReader, TableShape
 from lakebed.merge.hash_merge import hash_merge
-from lakebed.merge.record_merger import MergeMode, MergeRule, merger_for
+from lakebed.merge.record_merger import MergeRule, merger_for
 from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import sorted_merge
 from lakebed.model.files import FileGroupId, FileSlice
@@ -213,7 +214,7 @@ def _batch_rule(rule: MergeRule) -> MergeRule:
     of a batch stands.
     """
     if rule.mode is MergeMode.CUSTOM and not getattr(merger_for(rule.merger), "associative", False):
-        return replace(rule, mode=MergeMode.COMMIT_TIME_ORDERING, partial_update=None)
+        return replace(rule, mode=MergeMode.COMMIT_TIME, partial_update=None)
     return replace(rule, partial_update=None)
 
 

@@ -10,17 +10,37 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from lakebed.config.option import options_of
 from lakebed.config.options import TableConfig
+from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest
 from lakebed.index.bucket import bucket_of_file_id
+from lakebed.index.options import IndexOptions
 from lakebed.merge.file_group_reader import TableShape
 from lakebed.model.schema import avro_to_arrow, without_meta_fields
 from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.options import TxnOptions
 from lakebed.view.file_system_view import FileSystemView
 
 INDEX_TYPE = "hoodie.index.type"
+_OTHER_KEYS = (
+    "hoodie.datasource.write.",
+    "hoodie.write.complex.keygen.new.encoding",
+    "hoodie.spark.sql.merge.into.partial.updates",
+    "hoodie.upsert.shuffle.parallelism",
+    "hoodie.insert.shuffle.parallelism",
+    "hoodie.bulkinsert.shuffle.parallelism",
+    "hoodie.delete.shuffle.parallelism",
+    "lakebed.spark.",
+)
 LATEST_SCHEMA = "latest_schema"
 """Where commits of tables with schema-on-read keep the newest schema with its column ids."""
+
+
+def write_keys() -> frozenset[str]:
+    """The option keys that a write looks at; one that ends in a dot stands for all keys below it."""
+    declared = [one for group in (WriteOptions, IndexOptions, TxnOptions) for one in options_of(group).values()]
+    return frozenset({key for one in declared for key in one.keys} | set(_OTHER_KEYS))
 
 
 def refuse_unwritable(config: TableConfig) -> None:

@@ -30,7 +30,7 @@ from lakebed.timeline.meta_client import MetaClient
 
 KEY = META_FIELD_NAMES[2]
 NO_METADATA_TABLE = {"hoodie.metadata.enable": "false"}
-QUERIES = ("snapshot", "folders", "read_optimized", "incremental", "count", "inspect")
+QUERIES = ("snapshot", "folders", "read_optimized", "incremental", "look_up", "tight", "count", "inspect")
 SLOW_SECONDS = 20.0
 MOST_KILOBYTES = 300_000
 
@@ -125,6 +125,10 @@ def ask(storage: MemoryStorage, query: str) -> Any:
         return table.scan().count()
     if query == "incremental":
         return keyed(table.incremental("0").to_arrow())
+    if query == "look_up":
+        return keyed(table.scan(filter=f"{KEY} >= 'k0010' and {KEY} <= 'k0030' or {KEY} = 'k005'").to_arrow())
+    if query == "tight":
+        return keyed(table.scan(memory="16KB", options={"lakebed.batch.rows": "7"}).to_arrow())
     if query == "folders":
         return keyed(table.scan(options=NO_METADATA_TABLE).to_arrow())
     return keyed(table.scan(query=query).to_arrow())

@@ -30,7 +30,7 @@ KEY, TIME, GONE = "_hoodie_record_key", "_hoodie_commit_time", "_hoodie_is_delet
 SCHEMA = pa.schema([(TIME, pa.string()), (KEY, pa.string()), ("ts", pa.int64()), ("s", pa.string()), ("n", pa.int32())])
 INPUT = SCHEMA.append(pa.field(GONE, pa.bool_()))
 UNSENT = "__unsent"
-EVENT, COMMIT = MergeMode.EVENT_TIME_ORDERING, MergeMode.COMMIT_TIME_ORDERING
+EVENT, COMMIT = MergeMode.EVENT_TIME, MergeMode.COMMIT_TIME
 
 
 # ---------------------------------------------------------------- the model

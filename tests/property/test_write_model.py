@@ -18,13 +18,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.property.write_model import IS_DELETED, Model, Place, Row, Version
 
 import lakebed
 from lakebed.datafile.sorted_check import check_sorted_file
 from lakebed.model.schema import COMMIT_TIME, META_FIELD_NAMES, PARTITION_PATH, RECORD_KEY
 from lakebed.storage.open import open_storage
 from lakebed.table import Table
+from tests.property.write_model import IS_DELETED, Model, Place, Row, Version
 
 KEYS = 16
 PARTITIONS = ("a", "b", "c")

@@ -23,7 +23,7 @@ KEY = "_hoodie_record_key"
 SCHEMA = pa.schema([(KEY, pa.string()), ("ts", pa.int64()), ("v", pa.string())])
 DELETES = pa.schema([(KEY, pa.string()), ("ts", pa.int64())])
 COMMIT = MergeRule()
-EVENT = MergeRule(MergeMode.EVENT_TIME_ORDERING, ordering=("ts",))
+EVENT = MergeRule(MergeMode.EVENT_TIME, ordering=("ts",))
 MEMORY = 64 << 20
 
 
@@ -191,7 +191,7 @@ def test_partial_logs_unite_their_columns() -> None:
 
 def test_fills_follow_copy_on_write() -> None:
     fill = MergeRule(
-        MergeMode.EVENT_TIME_ORDERING,
+        MergeMode.EVENT_TIME,
         ordering=("ts",),
         partial_update=PartialUpdateMode.FILL_UNAVAILABLE,
         unavailable_value="?",
@@ -205,7 +205,7 @@ def test_fills_follow_copy_on_write() -> None:
         ("b", 310, b"?"),  # after a delete there is nothing to fill from
     ]
     ignore = MergeRule(
-        MergeMode.EVENT_TIME_ORDERING, ordering=("ts",), partial_update=PartialUpdateMode.IGNORE_DEFAULTS
+        MergeMode.EVENT_TIME, ordering=("ts",), partial_update=PartialUpdateMode.IGNORE_DEFAULTS
     )
     # the winner of 20 is complete before the late row of 15 arrives, which then has nothing to fill
     runs = [data(0, ("k", 10, "base")), data(1, ("k", 20, None)), data(2, ("k", 15, "late"))]
@@ -233,7 +233,7 @@ def test_log_compaction_keeps_tombstones_and_what_must_stand_before_the_data() -
 
 def test_logs_that_cannot_be_merged_alone_are_refused() -> None:
     event_fill = MergeRule(
-        MergeMode.EVENT_TIME_ORDERING, ordering=("ts",), partial_update=PartialUpdateMode.IGNORE_DEFAULTS
+        MergeMode.EVENT_TIME, ordering=("ts",), partial_update=PartialUpdateMode.IGNORE_DEFAULTS
     )
     with pytest.raises(InvalidRequest, match="depends on the base below"):
         merged(data(1, ("a", 1, "x")), rule=event_fill, keep_deletes=True)

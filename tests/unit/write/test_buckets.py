@@ -1,4 +1,4 @@
-"""Bucket indexes when writing: rings of consistent hashing, and bucket tables of real Hudi that do not name their count."""
+"""Bucket indexes when writing: rings of consistent hashing, and tables of real Hudi, which do not name their count."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def test_replaced_partitions_get_a_new_ring() -> None:
     t.insert(table(row("k1", 3, v=40)))
     assert values(t, "id", "v") == [("k1", 40), ("z", 0)]
     retired = {f"{prefix}-0" for prefix in (*first, *second)}
-    assert not retired & {piece["file_id"] for piece in t.inspect.file_slices().to_pylist() if piece["partition"] == "p=a"}
+    assert not retired & {
+        piece["file_id"] for piece in t.inspect.file_slices().to_pylist() if piece["partition"] == "p=a"
+    }
 
 
 def test_a_consistent_table_of_real_hudi_is_written_to(golden_copy: Callable[[str], Path]) -> None:

@@ -7,10 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import lakebed
 from tests.conftest import expected
 from tests.unit.write.tables import SCHEMA, make, row, table, values
-
-import lakebed
 
 DELETABLE = SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_()))
 KINDS = [("cow", "global_bloom"), ("mor", "global_simple")]
@@ -102,9 +101,7 @@ def test_a_delete_without_ordering_lets_an_older_row_in(table_type: str, index: 
     t = make(table_type=table_type, index=index, schema=DELETABLE)
     t.upsert(table(row("k", 5, "a", 1), row("l", 5, "a", 1), schema=DELETABLE))
     t.upsert(
-        table(
-            gone("k", None, "a"), row("k", 2, "b", 2), gone("l", None, "b"), row("l", 2, "a", 3), schema=DELETABLE
-        )
+        table(gone("k", None, "a"), row("k", 2, "b", 2), gone("l", None, "b"), row("l", 2, "a", 3), schema=DELETABLE)
     )
     assert values(t, "id", "p", "v") == [("k", "b", 2), ("l", "a", 3)]
 

@@ -45,9 +45,11 @@ REQUESTS: dict[str, Request] = {
     "no ordering column": lambda t: t.upsert(without("ts")),
     "no partition column": lambda t: t.upsert(without("p")),
     "missing column": lambda t: t.upsert(without("v")),
-    "column twice": lambda t: t.upsert(pa.Table.from_arrays([*table(row("x")).columns, pa.array([1])], names=[*SCHEMA.names, "v"])),
+    "column twice": lambda t: t.upsert(
+        pa.Table.from_arrays([*table(row("x")).columns, pa.array([1])], names=[*SCHEMA.names, "v"])
+    ),
     "column that differs by case": lambda t: t.upsert(table(row("x")).append_column("V", pa.array([1]))),
-    "partition outside the table": lambda t: t.upsert(table(row("x", p="../y"))),
+    "partition outside the table": lambda t: t.upsert(table(row("x", p="x/../../../y"))),
     "stream that breaks": lambda t: t.upsert(broken_stream()),
     "no data": lambda t: t.upsert([{"id": "x"}]),
     "nothing at all": lambda t: t.upsert(None),
@@ -114,18 +116,13 @@ def test_a_table_without_keys_takes_inserts_only() -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("cow_nometa_v9", "meta fields"),
+        ("cow_virtualkeys_v9", "meta fields"),
         ("mor_cdc_v9", "captures changes"),
-        ("cow_orc_v9", "base files"),
-        ("cow_droppart_v9", "partition columns"),
+        ("orc_cow_v9", "base files"),
     ],
 )
 def test_tables_that_are_only_read(name: str, why: str, golden_copy: Callable[[str], Path]) -> None:
-    try:
-        path = golden_copy(name)
-    except FileNotFoundError:
-        pytest.skip("no such golden table")
-    t = lakebed.open(path, drop_metadata=True)
+    t = lakebed.open(golden_copy(name), drop_metadata=True)
     rows = t.scan().to_arrow()
     rows = rows.select([column for column in rows.schema.names if not column.startswith("_hoodie")]).slice(0, 1)
     with pytest.raises(lakebed.InvalidRequest, match=why):

@@ -1,0 +1,145 @@
+"""MERGE as a frozen builder: each call adds a clause and returns a new builder, `execute` writes one commit.
+
+    (t.merge(updates, on="t.id = s.id")
+       .when_matched_update(set={"qty": "s.qty"}, condition="s.qty > 0")
+       .when_matched_delete(condition="s.gone")
+       .when_not_matched_insert_all()
+       .execute())
+
+A merge of updates alone that set some of the columns writes only those, on merge-on-read tables: the log then holds
+partial rows, which readers complete from the versions below. The ordering columns always go with them, so that an
+update which leaves them alone stands above the row it was made from.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.index.options import IndexOptions
+from lakebed.merge.file_group_reader import TableShape
+from lakebed.model.record_key import key_generator_of
+from lakebed.model.schema import PARTITION_PATH, RECORD_KEY, without_meta_fields
+from lakebed.read.shape import table_shape
+from lakebed.write.job import CommitResult, run_write
+from lakebed.write.merge_clauses import TARGET, BoundClause, Clause, Kind, Meeting, Verb, bind
+from lakebed.write.merge_join import MergeJoin, SourceRows
+from lakebed.write.operation import Operation
+from lakebed.write.operations import TableWriter, unordered_deletes
+from lakebed.write.prepare import as_reader
+from lakebed.write.writable import declared_schema
+
+PARTIAL_UPDATES = "hoodie.spark.sql.merge.into.partial.updates"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeBuilder:
+    """A MERGE that has not run yet; get it from `Table.merge`."""
+
+    _run: Callable[[MergeBuilder], CommitResult]
+    source: Any
+    on: str
+    clauses: tuple[Clause, ...] = ()
+
+    def when_matched_update(self, set: Mapping[str, str], condition: str | None = None) -> MergeBuilder:  # noqa: A002
+        """Set columns of matched rows by expressions over `t.column` and `s.column`."""
+        return self._with(Clause(Kind.MATCHED, Verb.UPDATE, dict(set), condition))
+
+    def when_matched_update_all(self, condition: str | None = None) -> MergeBuilder:
+        """Set every column of matched rows that the source has, by name."""
+        return self._with(Clause(Kind.MATCHED, Verb.UPDATE, None, condition))
+
+    def when_matched_delete(self, condition: str | None = None) -> MergeBuilder:
+        """Delete matched rows."""
+        return self._with(Clause(Kind.MATCHED, Verb.DELETE, {}, condition))
+
+    def when_not_matched_insert(self, values: Mapping[str, str], condition: str | None = None) -> MergeBuilder:
+        """Insert source rows that match nothing, columns by expressions over `s.column`; the others are null."""
+        return self._with(Clause(Kind.MISSING, Verb.INSERT, dict(values), condition))
+
+    def when_not_matched_insert_all(self, condition: str | None = None) -> MergeBuilder:
+        """Insert source rows that match nothing, columns by name."""
+        return self._with(Clause(Kind.MISSING, Verb.INSERT, None, condition))
+
+    def when_not_matched_by_source_update(
+        self,
+        set: Mapping[str, str],  # noqa: A002
+        condition: str | None = None,
+    ) -> MergeBuilder:
+        """Set columns of rows of the table that no source row matches; the whole table is read for it."""
+        return self._with(Clause(Kind.ORPHAN, Verb.UPDATE, dict(set), condition))
+
+    def when_not_matched_by_source_delete(self, condition: str | None = None) -> MergeBuilder:
+        """Delete rows of the table that no source row matches; the whole table is read for it."""
+        return self._with(Clause(Kind.ORPHAN, Verb.DELETE, {}, condition))
+
+    def execute(self) -> CommitResult:
+        """Run the merge as one commit."""
+        return self._run(self)
+
+    def _with(self, clause: Clause) -> MergeBuilder:
+        return replace(self, clauses=(*self.clauses, clause))
+
+
+def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
+    """Read, join, write."""
+    client = writer.client
+    config = client.config
+    reader = as_reader(merge.source)
+    shape = table_shape(client)
+    own = declared_schema(client, shape)
+    meeting = Meeting.of(merge.on, config, own, reader.schema)
+    clauses = bind(merge.clauses, config, own, reader.schema)
+    generator = key_generator_of(config, writer.properties)
+    partial = _partial_columns(writer, clauses, own)
+    nullable = without_meta_fields(shape.schema)
+    columns = (
+        nullable if partial is None else pa.schema([i for i in nullable if i.name in {*partial, *generator.columns}])
+    )
+    index = IndexOptions.from_properties({**config.properties, **writer.properties})
+    with SourceRows(reader, writer.memory // 4) as source:
+        join = MergeJoin(
+            source,
+            meeting,
+            clauses,
+            nullable,
+            columns,
+            generator,
+            moves=bool(config.partition_fields) and not index.kind.is_global,
+        )
+        plan = writer.plan(shape, columns, partial=partial is not None)
+        request = replace(
+            writer.request(Operation.UPSERT, shape, plan, partial=partial is not None), columns=partial, reads=True
+        )
+        rows = join.rows(writer.scan(_read(clauses, columns, nullable, shape), join.wanted).to_batches())
+        prepared = plan.rows(rows, writer.key_stem(), secrets.randbelow(1 << 31))
+        deletes = (batch for batch in unordered_deletes(join.deletes, shape))
+        return run_write(client, writer.control, request, prepared, writer.runner, deletes)
+
+
+def _read(clauses: tuple[BoundClause, ...], columns: pa.Schema, own: pa.Schema, shape: TableShape) -> tuple[str, ...]:
+    """The columns of the table that the merge looks at or writes back."""
+    looked_at = {name.removeprefix(TARGET) for clause in clauses for name in clause.columns}
+    needed = {*columns.names, *looked_at}
+    return (RECORD_KEY, PARTITION_PATH, *(name for name in own.names if name in needed))
+
+
+def _partial_columns(writer: TableWriter, clauses: tuple[BoundClause, ...], own: pa.Schema) -> tuple[str, ...] | None:
+    """The columns that logs will hold, when the merge only updates some of them; None to write whole rows."""
+    config = writer.client.config
+    wanted = writer.properties.get(PARTIAL_UPDATES, config.properties.get(PARTIAL_UPDATES, "true"))
+    if (
+        not config.is_mor
+        or wanted.strip().lower() != "true"
+        or any(clause.verb is not Verb.UPDATE for clause in clauses)
+    ):
+        return None
+    changed = {name for clause in clauses for name in clause.values}
+    if changed & set(config.partition_fields):
+        return None
+    found = tuple(name for name in own.names if name in changed or name in config.ordering_fields)
+    return found if len(found) < len(own.names) - len(config.key_fields) else None
