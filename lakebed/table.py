@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.config.option import bytes_of
-from lakebed.config.options import ReadOptions, TableConfig
+from lakebed.config.option import bytes_of, warn_unknown
+from lakebed.config.options import ReadOptions, TableConfig, known_keys
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest
 from lakebed.inspect import Inspect
@@ -265,6 +265,7 @@ class Table:
     def _writer(self, options: Options, memory: int | str | None, drop_metadata: bool = False) -> TableWriter:
         self.refresh()
         given = dict(options) if isinstance(options, Mapping) else {}
+        warn_unknown(given, known_keys(), stacklevel=4)
         chosen = {**self._client.config.properties, **self._properties, **given}
         files = options if isinstance(options, WriteOptions) else WriteOptions.from_properties(chosen)
         control = self._chosen_control(given)
@@ -319,9 +320,9 @@ def open(  # noqa: A001 - `lakebed.open(path)` is the name people look for
         t = lakebed.open("s3://lake/orders", storage_options={"region": "eu-west-1"})
 
     A table with a metadata table is not written to, for lakebed would leave that behind; with `drop_metadata=True` the
-    first write removes it. Tables that real Hudi wrote with a bucket index do not say how many buckets they have; writing
-    to one needs `num_buckets`. Raises `TableNotFound` when there is no table, `UnsupportedFormat` for versions that are not
-    read.
+    first write removes it. Tables that real Hudi wrote with a bucket index do not say how many buckets they have, and
+    need `num_buckets` to be written to. Raises `TableNotFound` when there is no table, `UnsupportedFormat` for versions
+    that are not read.
     """
     client = MetaClient.open(open_storage(path, storage_options))
     given = dict(options) if isinstance(options, Mapping) else {}

@@ -127,8 +127,17 @@ class Option:
         return self.default
 
 
+_DECLARED: set[str] = set()
+
+
+def declared_keys() -> frozenset[str]:
+    """Every key that some option group has declared; groups of all layers count once they are imported."""
+    return frozenset(_DECLARED)
+
+
 def option(key: str, kind: Kind, default: Any, sentence: str, aliases: tuple[str, ...] = ()) -> Any:
     """A dataclass field that is an option."""
+    _DECLARED.update((key, *aliases))
     return field(default=default, metadata={"option": Option(key, kind, default, sentence, aliases)})
 
 

@@ -10,7 +10,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lakebed.config.merge_settings import MergeMode, PartialUpdateMode
-from lakebed.config.option import FLAG, NUMBER, SIZE, bytes_of, option, options_of, to_properties, warn_unknown
+from lakebed.config.option import (
+    FLAG,
+    NUMBER,
+    SIZE,
+    bytes_of,
+    declared_keys,
+    option,
+    options_of,
+    to_properties,
+    warn_unknown,
+)
 from lakebed.config.table_config import TableConfig, TableVersion
 from lakebed.errors import InvalidRequest
 
@@ -88,6 +98,14 @@ class ReadOptions:
 
 
 _OTHER_KEYS = (
+    "hoodie.bloom.index.parallelism",
+    "hoodie.bulkinsert.shuffle.parallelism",
+    "hoodie.datasource.write.",
+    "hoodie.insert.shuffle.parallelism",
+    "hoodie.spark.sql.merge.into.partial.updates",
+    "hoodie.upsert.shuffle.parallelism",
+    "hoodie.write.complex.keygen.new.encoding",
+    "lakebed.spark.",
     "hoodie.archivelog.folder",
     "hoodie.bootstrap.base.path",
     "hoodie.datasource.merge.type",
@@ -109,5 +127,4 @@ _OTHER_KEYS = (
 
 def known_keys() -> frozenset[str]:
     """Every key with a meaning here; one that ends in a dot stands for all keys below it."""
-    declared = [*options_of(TableConfig).values(), *options_of(ReadOptions).values()]
-    return frozenset({key for one in declared for key in one.keys} | set(_OTHER_KEYS))
+    return declared_keys() | frozenset(_OTHER_KEYS)

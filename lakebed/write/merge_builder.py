@@ -95,7 +95,7 @@ def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
     meeting = Meeting.of(merge.on, config, own, reader.schema)
     clauses = bind(merge.clauses, config, own, reader.schema)
     generator = key_generator_of(config, writer.properties)
-    partial = _partial_columns(writer, clauses, own)
+    partial = _partial_columns(writer, clauses, own, shape)
     nullable = without_meta_fields(shape.schema)
     columns = (
         nullable if partial is None else pa.schema([i for i in nullable if i.name in {*partial, *generator.columns}])
@@ -117,7 +117,7 @@ def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
         )
         rows = join.rows(writer.scan(_read(clauses, columns, nullable, shape), join.wanted).to_batches())
         prepared = plan.rows(rows, writer.key_stem(), secrets.randbelow(1 << 31))
-        deletes = (batch for batch in unordered_deletes(join.deletes, shape))
+        deletes = unordered_deletes(join.deletes, shape)  # read when the rows are through and all deletes are known
         return run_write(client, writer.control, request, prepared, writer.runner, deletes)
 
 
@@ -128,18 +128,16 @@ def _read(clauses: tuple[BoundClause, ...], columns: pa.Schema, own: pa.Schema, 
     return (RECORD_KEY, PARTITION_PATH, *(name for name in own.names if name in needed))
 
 
-def _partial_columns(writer: TableWriter, clauses: tuple[BoundClause, ...], own: pa.Schema) -> tuple[str, ...] | None:
+def _partial_columns(
+    writer: TableWriter, clauses: tuple[BoundClause, ...], own: pa.Schema, shape: TableShape
+) -> tuple[str, ...] | None:
     """The columns that logs will hold, when the merge only updates some of them; None to write whole rows."""
     config = writer.client.config
     wanted = writer.properties.get(PARTIAL_UPDATES, config.properties.get(PARTIAL_UPDATES, "true"))
-    if (
-        not config.is_mor
-        or wanted.strip().lower() != "true"
-        or any(clause.verb is not Verb.UPDATE for clause in clauses)
-    ):
+    if not config.is_mor or wanted.strip().lower() != "true" or not shape.rule.picks_whole_records:
         return None
     changed = {name for clause in clauses for name in clause.values}
-    if changed & set(config.partition_fields):
+    if any(clause.verb is not Verb.UPDATE for clause in clauses) or changed & set(config.partition_fields):
         return None
     found = tuple(name for name in own.names if name in changed or name in config.ordering_fields)
     return found if len(found) < len(own.names) - len(config.key_fields) else None

@@ -150,7 +150,7 @@ class Workload:
         self.serial += 1
         number = chance.randrange(KEYS) if number is None else number
         ident: Any = number * 7 - 20 if self.kind.keys == "int" else f"k{number:03d}{'é' * (number % 3)}"
-        row = {
+        return {
             "id": ident,
             "b": number % 5,
             "ts": max(chance.randint(1, 30), self.floor.get(number, 0)),
@@ -159,7 +159,6 @@ class Workload:
             "txt": chance.choice([None, "", f"t{self.serial}"]),
             IS_DELETED: chance.choice([None, False]),
         }
-        return row
 
     def rows(self, most: int = 12, *, deletes: bool = False) -> list[Row]:
         """A batch that repeats keys, brings late rows and, if asked, deletes some by mark."""
