@@ -19,7 +19,7 @@ from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.merge.materialise import output_schema
 from lakebed.merge.record_merger import MergeRule, why_not_among_logs
 from lakebed.merge.runs import RUN_COLUMN, Run, in_fold_order
-from lakebed.merge.spill import Spill, mixed_batch, sort_runs
+from lakebed.merge.spill import Spill, mixed_batch, small_batches, sort_runs
 from lakebed.merge.window import RunFacts
 from lakebed.merge.window_merge import WindowMerge, order_of
 from lakebed.merge.windows import Source, guess_row_bytes, windows
@@ -190,8 +190,7 @@ def _merged(chosen: list[_Plan], facts: RunFacts, spill: Spill, memory: int) -> 
         for window in windows(sources, facts, most_bytes=work_share(memory)):
             batch = mixed_batch(window, order_of(window).order, schema)
             row_bytes = max(row_bytes, batch.nbytes // max(batch.num_rows, 1))
-            for start in range(0, batch.num_rows, 4096):
-                yield batch.slice(start, 4096)
+            yield from small_batches(batch)
 
     reopened = spill.write(batches())
     return _Plan(None, reopened, row_bytes or None, trusted=False, unique=False, name=chosen[0].name)

@@ -22,6 +22,8 @@ from lakebed.merge.runs import RUN_COLUMN, Run
 from lakebed.merge.vectors import Ints, index_array
 from lakebed.merge.window import RunFacts, Window, concat, concat_chunks
 
+STORED_BATCH = 64 << 10
+
 
 class Spill:
     """A temporary folder that is made when first needed and goes with the merge."""
@@ -71,6 +73,11 @@ def sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
+def small_batches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch as it goes to disk: whoever reads a row of a stored batch holds all of it, and many are read at once."""
+    return sliced(batch, max(16, STORED_BATCH * batch.num_rows // max(batch.nbytes, 1)))
+
+
 class Sorted:
     """A sorted piece: rows of one or several neighbouring runs, in memory or on disk."""
 
@@ -98,7 +105,7 @@ def sort_runs(
         if kept + table.nbytes <= keep_bytes:
             kept += table.nbytes
             return Sorted(table, lambda rows: sliced(whole, rows), unique)
-        return Sorted(table, spill.write(sliced(whole, 4096)), unique)
+        return Sorted(table, spill.write(small_batches(whole)), unique)
 
     for number, run in runs:
         rows = max(1, buffer_bytes // 4 // (run.row_bytes or 256))

@@ -60,7 +60,7 @@ class Settings:
             if self.options.get(key):
                 return self.options[key]
         raise InvalidRequest(
-            "no path was given", hint='Use load(path) or save(path); in SQL, OPTIONS ("lakebed.path" "...").'
+            f"no path was given {dict(self.options)}", hint='Use load(path) or save(path); in SQL, OPTIONS ("lakebed.path" "...").'
         )
 
     @property

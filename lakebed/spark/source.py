@@ -61,7 +61,7 @@ class _PushFilters:
     not calling it. It tells by the function behind the bound method, and here it finds its own.
     """
 
-    __func__ = DataSourceReader.pushFilters
+    __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __init__(self, reader: LakebedReader) -> None:
         self._reader = reader

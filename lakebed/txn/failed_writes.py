@@ -21,7 +21,7 @@ from lakebed.storage.storage import FileInfo
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.txn.heartbeat import is_expired
-from lakebed.txn.markers import begin_of, delete_markers, file_id_of, list_markers
+from lakebed.txn.markers import begin_of, delete_empty_folders, delete_markers, file_id_of, list_markers
 from lakebed.txn.options import FailedWrites
 from lakebed.txn.rollback import delete_all, finish_rollback, roll_back, rollback_of
 from lakebed.view.committed import NamedFiles
@@ -93,6 +93,7 @@ def _remove(client: MetaClient, begin: str) -> None:
     elif rollback_of(client, begin) is not None or not client.is_committed(begin):
         delete_unnamed(client, begin, None)
     delete_markers(client.storage, begin)
+    delete_empty_folders(client.storage, begin)
     client.storage.delete([heartbeat_file(begin)])
 
 

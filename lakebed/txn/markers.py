@@ -66,9 +66,13 @@ def list_markers(storage: Storage, begin: str) -> tuple[Marker, ...]:
 
 
 def delete_markers(storage: Storage, begin: str) -> None:
-    """Remove everything below the begin's marker folder; on a disk also folders that a crash left empty."""
-    found = [info.path for info in storage.list(marker_dir(begin), recursive=True)]
-    storage.delete(found or [f"{folder}/_" for folder in folders_below(storage, marker_dir(begin))])
+    """Remove everything below the begin's marker folder."""
+    storage.delete([info.path for info in storage.list(marker_dir(begin), recursive=True)])
+
+
+def delete_empty_folders(storage: Storage, begin: str) -> None:
+    """Remove what a crash between a marker and its folder left on a disk; elsewhere folders are only names."""
+    storage.delete([f"{folder}/_" for folder in folders_below(storage, marker_dir(begin))])
 
 
 def _markers(storage: Storage, begin: str) -> Iterator[Marker]:

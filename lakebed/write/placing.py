@@ -179,7 +179,7 @@ class Placing:
             is_delete = spool == SPOOLED_DELETES
             settles = index.is_global and self.operation.looks_up and not is_delete
             names = columns_needed(self.shape.rule, self.shape.schema) if settles else [RECORD_KEY, PARTITION_PATH]
-            table = pa.Table.from_batches([batch.select(names) for batch in pile.batches(1 << 20)])
+            table = pa.Table.from_batches([_copied(batch.select(names)) for batch in pile.batches(1 << 20)])
             located = index.locate(table) if self.operation.looks_up else _nowhere(table)
             stays = None
             if is_delete:
@@ -265,6 +265,11 @@ def _with_groups(rows: pa.Table, groups: Ints) -> Iterator[pa.RecordBatch]:
 
 def _constant(number: int, rows: int) -> pa.Array:
     return index_array(np.full(rows, number, dtype=np.int64))
+
+
+def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Columns apart from the others they were read with, which would stay in memory as long as they do."""
+    return batch.take(index_array(np.arange(batch.num_rows, dtype=np.int64)))
 
 
 def _nowhere(keys: pa.Table) -> pa.Table:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import StorageUnavailable
+from lakebed.merge.spill import small_batches
 from lakebed.merge.vectors import index_array, numbers
 
 GROUP_COLUMN = "_lakebed_group"
@@ -101,7 +102,8 @@ class Scatter:
                 pile.sink = pa.OSFile(str(pile.file), "wb")
                 pile.writer = pa.ipc.new_stream(pile.sink, pile.in_memory[0].schema)
             for part in pile.in_memory:
-                pile.writer.write_batch(part)
+                for piece in small_batches(part):
+                    pile.writer.write_batch(piece)
         except OSError as error:
             raise StorageUnavailable(f"cannot spill incoming rows to disk: {error}") from error
         self._held -= sum(part.nbytes for part in pile.in_memory)

@@ -23,11 +23,15 @@ Key = tuple[str, str]  # partition path, record key
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One appearance of a key in one write. `row` is None for a delete; `ordering` is None for a delete by key."""
+    """One appearance of a key in one write. `row` is None for a delete; `ordering` is None for a delete by key.
+
+    A log compaction writes its own number into `write`; `covers` then is the newest write that its block stands for.
+    """
 
     write: int
     ordering: int | None
     row: Row | None
+    covers: int = 0
 
     @property
     def is_delete(self) -> bool:
@@ -69,7 +73,6 @@ class Model:
     cells: dict[Key, Cell] = field(default_factory=dict)
     groups: set[tuple[str, int]] = field(default_factory=set)  # buckets that have a file
     writes: int = 0
-    log_compactions: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.columns = self.columns or [name for name, _ in self.shape.columns()]
@@ -117,16 +120,24 @@ class Model:
         return {key: version for key, version in self.snapshot().items() if version.write > after}
 
     def hudi_incremental(self, after: int) -> dict[Key, Version]:
-        """Hudi drops versions outside the range first and merges what is left. Log compactions are not in any range."""
+        """Hudi drops versions outside the range first and merges what is left.
 
-        def inside(version: Version | None) -> bool:
-            return version is not None and version.write > after and version.write not in self.log_compactions
+        Base rows go by their commit time, log-compacted blocks by the writes they cover.
+        """
 
         def fold(cell: Cell) -> Version | None:
-            base = cell.base if inside(cell.base) else None
-            return self.logs_first(Cell(base, tuple(filter(inside, cell.log))))
+            base = cell.base if cell.base is not None and cell.base.write > after else None
+            return self.logs_first(Cell(base, tuple(v for v in cell.log if (v.covers or v.write) > after)))
 
         return self.snapshot(fold)
+
+    def hudi_incremental_known(self, after: int) -> bool:
+        """Whether `hudi_incremental` is certain. What a log-compacted block covers is a matter of its file group, which
+        the model knows for buckets; elsewhere it knows the key's own writes, and that the compaction came right after
+        the newest write.
+        """
+        logged = (version for cell in self.cells.values() for version in cell.log if version.covers)
+        return self.shape.is_bucket or all(after < v.covers or after >= v.write - 1 for v in logged)
 
     # -- operations
 
@@ -180,7 +191,7 @@ class Model:
         if self.shape.index_forgets_deletes and (state := self.fold_up(cell)) is not None and state.is_delete:
             cell, known = Cell(), False
         if self.shape.merges_when_tagging and known:
-            version = replace(self.winner(self.logs_first(cell), version), write=version.write)
+            version = replace(self.winner(self.logs_first(cell), version), write=version.write, covers=0)
         logged = self.shape.is_mor and (has_group if self.shape.is_bucket else known)
         if logged:
             if version.ordering is None and version.is_delete and not known:
@@ -209,9 +220,22 @@ class Model:
             for key, cell in list(self.cells.items()):
                 self._settle(key, self.logs_first(cell))
         if kind == "log_compact":
-            self.writes += 1  # Hudi's log compaction writes its own instant into the rows
-            self.log_compactions.add(self.writes)
-            for key, cell in list(self.cells.items()):
-                folded = self._fold(cell.log)
-                if folded is not None:
-                    self.cells[key] = replace(cell, log=(replace(folded, write=self.writes),))
+            self._log_compact()
+
+    def _log_compact(self) -> None:
+        """One version per key and file group, under an instant of its own."""
+        self.writes += 1
+        newest: dict[tuple[str, object], int] = {}
+        for key, cell in self.cells.items():
+            for version in cell.log:
+                group = self._block_of(key)
+                newest[group] = max(newest.get(group, 0), version.covers or version.write)
+        for key, cell in list(self.cells.items()):
+            folded = self._fold(cell.log)
+            if folded is not None:
+                covers = newest[self._block_of(key)]
+                self.cells[key] = replace(cell, log=(replace(folded, write=self.writes, covers=covers),))
+
+    def _block_of(self, key: Key) -> tuple[str, object]:
+        """What shares a compacted block with a key, as far as the model knows: its bucket, or nothing else."""
+        return (key[0], bucket_of(key[1], self.shape.buckets) if self.shape.is_bucket else key[1])

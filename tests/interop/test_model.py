@@ -79,6 +79,24 @@ def test_a_late_row_is_the_listed_incremental_difference() -> None:
     assert listed(model, model.cells["p0", "b"], 1) is None
 
 
+def test_a_log_compacted_block_counts_by_what_it_covers() -> None:
+    model = Model(TableShape(buckets=1))
+    model.apply(Write("insert", (row("a", 10), row("b", 10), row("c", 10))))
+    model.apply(Write("upsert", (row("a", 20),)))
+    model.apply(Write("upsert", (row("b", 30),), riders=("log_compact",)))
+    model.apply(Write("upsert", (row("c", 40),)))
+    assert [sorted(key[1] for key in model.hudi_incremental(after)) for after in (2, 3, 4)] == [
+        ["a", "b", "c"],
+        ["c"],
+        ["c"],
+    ]
+    assert [sorted(key[1] for key in model.incremental(after)) for after in (2, 3, 4)] == [["a", "b", "c"]] * 2 + [
+        ["c"]
+    ]
+    assert listed(model, model.cells["p0", "a"], 3) is LISTED_DIFFERENCES[2]
+    assert listed(model, model.cells["p0", "a"], 2) is None
+
+
 def test_a_planned_compaction_covers_what_was_logged_before_it() -> None:
     model = Model(TableShape())
     model.apply(Write("insert", (row("a", 10),)))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.errors import ConflictError, CorruptTable, StorageUnavailable, TableNotFound
+from lakebed.errors import ConflictError, StorageUnavailable, TableNotFound, UnsupportedFormat
 from lakebed.format.names import PROPERTIES_BACKUP_FILE, PROPERTIES_FILE
 from lakebed.format.table_files import CHECKSUM_KEY, parse_properties, render_properties
 from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
@@ -57,7 +57,7 @@ def test_nothing_to_change_writes_nothing() -> None:
 def test_a_change_that_makes_no_table_is_refused_before_anything_is_written() -> None:
     storage = new_table()
     before = storage.read(PROPERTIES_FILE)
-    with pytest.raises(CorruptTable):
+    with pytest.raises(UnsupportedFormat):
         update_properties(storage, {"hoodie.table.version": "abc"})
     assert storage.read(PROPERTIES_FILE) == before
     assert storage.stat(PROPERTIES_BACKUP_FILE) is None

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from lakebed.format.names import LOCK_FILE
 from lakebed.storage.faults import FaultPlan, FaultyStorage
 from lakebed.storage.local import LocalStorage
 from lakebed.storage.memory import MemoryStorage
+from lakebed.storage.process import Process
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import ManualClock
 from lakebed.txn.locks import FileLock, InProcessLock, LockContent, StorageLock, lock_for
@@ -142,3 +146,40 @@ def test_locks_that_do_not_fit() -> None:
     named = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
     options = TxnOptions.from_properties({"hoodie.write.lock.provider": named})
     assert isinstance(lock_for(MemoryStorage(), options), InProcessLock)
+
+
+def die_holding(storage: Storage, clock: ManualClock) -> str:
+    """A child process that takes the lock and is killed; the owner that it left in the lock file."""
+    child = os.fork()
+    if child == 0:
+        StorageLock(storage, OPTIONS, clock)._acquire()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    return str(json.loads(storage.read(LOCK_FILE))["owner"])
+
+
+def test_the_lease_of_a_process_that_was_killed_is_taken_over_at_once_on_a_disk(tmp_path: Path) -> None:
+    storage, clock = LocalStorage(tmp_path), ManualClock()
+    dead = die_holding(storage, clock)
+    with lock_of(storage, clock).hold():
+        assert json.loads(storage.read(LOCK_FILE))["owner"] != dead
+    assert clock.ms == ManualClock().ms, "nothing was waited for"
+
+
+@pytest.mark.parametrize("where", ["another machine", "an object store", "no process at all"])
+def test_other_leases_have_to_run_out(tmp_path: Path, where: str) -> None:
+    local, clock = LocalStorage(tmp_path), ManualClock()
+    owner = die_holding(local, clock)
+    storage: Storage = MemoryStorage() if where == "an object store" else local
+    if where == "another machine":
+        process = Process.parse(owner.partition(":")[0])
+        assert process is not None
+        owner = f"{replace(process, machine='0123456789abcdef')}:x"
+    elif where == "no process at all":
+        owner = "real-hudi-owner-0"
+    storage.put(LOCK_FILE, LockContent(owner, clock.ms + 300_000).render())
+    with pytest.raises(ConflictError, match="held by"), lock_of(storage, clock).hold():
+        pass
+    clock.advance(301_000)
+    with lock_of(storage, clock).hold():
+        pass
