@@ -354,7 +354,7 @@ class FileGroupReader:
 
 def merge_share(memory: int, runs: int) -> int:
     """How much of a ceiling the merge's windows may take; decoding and the allocator hold about as much again."""
-    return max(memory // 8, memory // 2 - runs * RUN_OVERHEAD)
+    return max(1, memory // 8, memory // 2 - runs * RUN_OVERHEAD)
 
 
 @contextmanager

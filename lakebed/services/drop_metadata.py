@@ -1,16 +1,17 @@
 """Doing without the metadata table: a table whose writer does not keep it in step must not have one.
 
-    under the lock   properties: no metadata partitions, and a mark   ─► from here on nobody reads the metadata table
-                     delete .hoodie/metadata
+    under the lock   properties: no metadata partitions, no indexes, and a mark   ─► from here on nobody reads them
+                     delete .hoodie/metadata and the definitions of its indexes
                      properties: without the mark
 
 A metadata table that lies there half deleted would be taken up again by a program that turns it on later, so the mark
-makes the next write finish the job. Real Hudi builds a new one by itself when it writes with `hoodie.metadata.enable`.
+makes the next write finish the job. Real Hudi builds a new one by itself when it writes with `hoodie.metadata.enable`;
+it fails over definitions of indexes that are not there, so secondary and expression indexes have to be made anew.
 """
 
 from __future__ import annotations
 
-from lakebed.format.names import METADATA_DIR
+from lakebed.format.names import INDEX_DEFS_FILE, METADATA_DIR
 from lakebed.storage.storage import folders_below
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.table_properties import update_properties
@@ -19,6 +20,7 @@ from lakebed.txn.rollback import delete_all
 
 PARTITIONS = "hoodie.table.metadata.partitions"
 INFLIGHT = "hoodie.table.metadata.partitions.inflight"
+INDEX_DEFS = "hoodie.table.index.defs.path"
 DROPPING = "lakebed.metadata.dropping"
 
 
@@ -34,7 +36,8 @@ def remove_metadata(client: MetaClient, control: Control) -> MetaClient:
         return client
     with control.lock.hold() as lease:
         lease.confirm()
-        update_properties(storage, {DROPPING: "true"}, (PARTITIONS, INFLIGHT))
+        update_properties(storage, {DROPPING: "true"}, (PARTITIONS, INFLIGHT, INDEX_DEFS))
+        storage.delete([INDEX_DEFS_FILE])
         delete_all(storage, [info.path for info in storage.list(METADATA_DIR, recursive=True)])
         storage.delete([f"{folder}/_" for folder in folders_below(storage, METADATA_DIR)])  # empty ones, on a disk
         lease.confirm()

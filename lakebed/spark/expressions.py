@@ -49,7 +49,9 @@ def exact_column(node: Node) -> Column | None:
             return column_of(path).isNull()
         case In(Field(path, kind), values) if not pa.types.is_floating(kind):
             found = [_literal(value) for value in values]
-            if any(value is None or not comparable(kind, item.type) for value, item in zip(found, values, strict=True)):
+            if any(
+                value is None or not _comparable(kind, item.type) for value, item in zip(found, values, strict=True)
+            ):
                 return None
             return column_of(path).isin(*found)
         case Not(arg):
@@ -71,7 +73,7 @@ def _joined(args: tuple[Node, ...], combine: Any) -> Column | None:
 
 
 def _compared(op: str, left: Field | Literal, right: Field | Literal) -> Column | None:
-    if not comparable(left.type, right.type):
+    if not _comparable(left.type, right.type):
         return None
     one, other = _value(left), _value(right)
     if one is None or other is None:
@@ -117,7 +119,7 @@ def _literal(literal: Literal) -> Column | None:
     return None
 
 
-def comparable(left: pa.DataType, right: pa.DataType) -> bool:
+def _comparable(left: pa.DataType, right: pa.DataType) -> bool:
     """Whether two values are of one kind, so that nobody casts either of them to compare them."""
     return any(kind(left) and kind(right) for kind in _KINDS)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark user knows
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
@@ -152,11 +152,32 @@ def _alive(spark: SparkSession, files: DataFrame, vectors: Sequence[FileVector])
 
 def _select(files: DataFrame, plan: Plan) -> DataFrame:
     reader = plan.reader
+    files = files.select([_unpushed(item) for item in reader.shape.schema])
     if reader.commits is not None:
         files = files.where(F.col(COMMIT_TIME).isin(sorted(reader.commits)))
     if reader.predicate is not None:
         files = where(files, reader.predicate, reader.shape.schema)
     return files.select([column_of((name,)) for name in plan.schema.names])
+
+
+def _unpushed(item: pa.Field) -> Column:
+    """The column, hidden from Spark's Parquet filters where it holds floating-point numbers.
+
+    Bounds in a footer leave NaN out and dictionaries tell 0.0 from -0.0, while Spark takes NaN for the greatest number
+    and the zeros for equal: it would skip row groups that hold matches.
+    """
+    column = column_of((item.name,))
+    if pa.types.is_floating(item.type):
+        column = F.nanvl(column, column)
+    elif _has_floating_field(item.type):
+        column = F.when(column.isNotNull(), column)
+    return column.alias(item.name)
+
+
+def _has_floating_field(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and any(
+        pa.types.is_floating(field.type) or _has_floating_field(field.type) for field in kind
+    )
 
 
 # ---------------------------------------------------------------------- rows through Python

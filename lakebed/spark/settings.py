@@ -26,8 +26,8 @@ from lakebed.write.create import INDEXES, NewTable, create_table, schema_of
 from lakebed.write.operation import Operation
 from lakebed.write.operations import TableWriter
 
-PATHS = ("path", "lakebed.path")
-"""Spark keeps the path of a table that SQL created to itself, so there is a second key for it."""
+PATH = "path"
+FILTER = "lakebed.filter"
 STORAGE = "lakebed.storage."
 AS_OF = "as.of.instant"
 QUERY_TYPE = "hoodie.datasource.query.type"
@@ -56,11 +56,10 @@ class Settings:
 
     @property
     def path(self) -> str:
-        for key in PATHS:
-            if self.options.get(key):
-                return self.options[key]
+        if self.options.get(PATH):
+            return self.options[PATH]
         raise InvalidRequest(
-            f"no path was given {dict(self.options)}", hint='Use load(path) or save(path); in SQL, OPTIONS ("lakebed.path" "...").'
+            "no path was given", hint="Use load(path) or save(path); a SQL statement takes it as WITH ('path' = '...')."
         )
 
     @property
@@ -74,7 +73,7 @@ class Settings:
         return {
             key: value
             for key, value in self.options.items()
-            if key.startswith(("hoodie.", "lakebed.")) and not key.startswith(STORAGE) and key not in PATHS
+            if key.startswith(("hoodie.", "lakebed.")) and not key.startswith(STORAGE) and key != PATH
         }
 
     # ------------------------------------------------------------------ reading
@@ -92,7 +91,7 @@ class Settings:
                 f"{BEGIN} and {END} go with an incremental query", hint=f'Set {QUERY_TYPE} to "incremental".'
             )
         options = ReadOptions().override(self.own)
-        return Scan(client, query, None, None, as_of, start, end, options=options)
+        return Scan(client, query, None, self.options.get(FILTER), as_of, start, end, options=options)
 
     # ------------------------------------------------------------------ writing
     def operation(self, overwrite: bool) -> Operation:

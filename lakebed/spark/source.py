@@ -2,26 +2,24 @@
 
 Spark finds the short name by itself, through the module `pyspark_lakebed` that the wheel ships. Rows come and go
 through Python here, and Spark asks for all columns unless a schema is given: `lakebed.read(spark, path)` and
-`t.upsert(df)` are the fast ways. A reader is planned once, where Spark plans; tasks get what they need of the plan and
-no timeline.
+`t.upsert(df)` are the fast ways. Spark plans a frame once, at its first action, so a frame is one snapshot; tasks get
+what they need of the plan and no timeline.
+
+Filters are taken as an option and not from Spark's pushdown: Spark 4.3 keeps what one query pushed for the next query
+of the same frame (`df.where("id = 1")`, then `df.count()`), which would silently lose rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
-from dataclasses import replace
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lakebed.errors import InvalidRequest
-from lakebed.merge.file_group_reader import FileGroupReader
-from lakebed.model.predicate import Predicate
-from lakebed.read.plan import Plan
 from lakebed.read.scan import Scan
-from lakebed.spark.filters import split_filters
 from lakebed.spark.settings import Settings
 from lakebed.spark.sink import LakebedWriter
 from lakebed.spark.types import arrow_schema, conform, spark_schema
@@ -54,73 +52,30 @@ class LakebedSource(DataSource):
         return LakebedWriter(self._settings, schema, self._settings.operation(overwrite))
 
 
-class _PushFilters:
-    """The reader's `pushFilters`, which Spark must not take for one while it keeps filters to itself.
-
-    With `spark.sql.python.filterPushdown.enabled` off, Spark refuses every reader that defines the method, instead of
-    not calling it. It tells by the function behind the bound method, and here it finds its own.
-    """
-
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
-    def __init__(self, reader: LakebedReader) -> None:
-        self._reader = reader
-
-    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        return self._reader.take_filters(filters)
-
-
 class LakebedReader(DataSourceReader):
     """Reads one scan, a task per file slice."""
 
     def __init__(self, scan: Scan, schema: StructType) -> None:
+        plan = scan.select(*_checked(schema, scan.schema)).plan()
         self._schema = schema
-        self._scan: Scan | None = scan.select(*_checked(schema, scan.schema))
-        self._plan: Plan | None = None
-        self._reader: FileGroupReader | None = None
-
-    @property
-    def pushFilters(self) -> Any:  # noqa: N802 - Spark's name
-        """Takes over what lakebed evaluates exactly; also lets whole partitions, files and row groups unread."""
-        return _PushFilters(self)
-
-    def take_filters(self, filters: list[Filter]) -> list[Filter]:
-        """Those that are left to Spark."""
-        assert self._scan is not None
-        predicate: Predicate | None
-        predicate, left = split_filters(filters, self._scan.schema)
-        if predicate is not None:
-            self._scan = replace(self._scan, where=predicate)
-            self._plan = None
-        return left
+        self._reader = plan.reader
+        self._splits = plan.splits
 
     def partitions(self) -> list[InputPartition]:
         """A partition per slice."""
-        return [InputPartition(split) for split in self._planned().splits]
+        return [InputPartition(split) for split in self._splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a slice. Spark asks for a partition without a slice when there are none."""
         if partition.value is None:
             return
         wanted = arrow_schema(self._schema)
-        reader = self._reader if self._reader is not None else self._planned().reader
-        for batch in reader.read(partition.value):
+        for batch in self._reader.read(partition.value):
             yield conform(batch, wanted)
 
-    def _planned(self) -> Plan:
-        if self._plan is None:
-            assert self._scan is not None
-            self._plan = self._scan.plan()
-        return self._plan
-
     def __getstate__(self) -> dict[str, Any]:
-        """What tasks need; Spark pickles the reader before it asks for the partitions."""
-        return {
-            "_schema": self._schema,
-            "_scan": None,
-            "_plan": None,
-            "_reader": self._reader or self._planned().reader,
-        }
+        """What a task needs: each gets its own slice, and no other."""
+        return {"_schema": self._schema, "_reader": self._reader, "_splits": ()}
 
 
 def _checked(asked: StructType, there: pa.Schema) -> list[str]:

@@ -63,5 +63,5 @@ class Control:
                 f"the table has a metadata table ({', '.join(client.config.metadata_partitions)}), "
                 "which this writer would leave behind",
                 hint="Write with Apache Hudi, which maintains it; or give drop_metadata=True, which removes the "
-                "metadata table before the write: listings, statistics and record index go with it, rows do not.",
+                "metadata table before the write: its statistics and indexes go with it, rows do not.",
             )

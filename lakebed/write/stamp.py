@@ -20,8 +20,6 @@ from lakebed.merge.vectors import index_array
 from lakebed.model.schema import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, RECORD_KEY
 
 OpenRows = Callable[[int], Iterator[pa.RecordBatch]]
-MOST_COUNTED = 1 << 25
-"""Bytes of keys up to which it is counted exactly how many of them a base file has."""
 
 
 def stamped(batches: Iterator[pa.RecordBatch], schema: pa.Schema, begin_time: str) -> Iterator[pa.RecordBatch]:
@@ -117,11 +115,11 @@ def _tombstones(batch: pa.RecordBatch, rule: MergeRule) -> pa.RecordBatch:
 class Replaced:
     """How many rows of a base file the rows and deletes of a write meet, told while the base streams by.
 
-    With more keys than are worth holding, rows that vanished and rows that came are set off against each other.
+    With more than `most` bytes of keys, rows that vanished and rows that came are set off against each other.
     """
 
-    def __init__(self, opens: list[OpenRows]) -> None:
-        keys = _all_keys(opens)
+    def __init__(self, opens: list[OpenRows], most: int) -> None:
+        keys = _all_keys(opens, most)
         self._index = KeyIndex(keys) if keys is not None else None
         self._known = np.zeros(len(keys) if keys is not None else 0, np.bool_)
         self.base_rows = 0
@@ -166,14 +164,14 @@ class Replaced:
         return max(0, self.base_rows - self._kept - self.updates)
 
 
-def _all_keys(opens: list[OpenRows]) -> pa.Array | None:
+def _all_keys(opens: list[OpenRows], most: int) -> pa.Array | None:
     held: list[pa.Array] = []
     size = 0
     for open_rows in opens:
         for batch in open_rows(1 << 16):
-            keys = batch.column(RECORD_KEY)
+            keys = pc.unique(batch.column(RECORD_KEY))  # a copy: a column alone would keep its whole batch in memory
             size += keys.nbytes
-            if size > MOST_COUNTED:
+            if size > most:
                 return None
             held.append(keys)
     return pc.unique(pa.concat_arrays(held)) if held else pa.array([], pa.string())

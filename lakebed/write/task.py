@@ -129,7 +129,8 @@ def _merge(
         return _create(context, target, incoming, numbers, token)
     reader = FileGroupReader(context.storage, context.shape, ReadOptions(memory=context.memory), context.schema.arrow)
     runs = reader.runs(piece, context.schema.arrow)
-    replaced = Replaced([] if context.keeps_known else [each for each in (incoming.rows, incoming.deletes) if each])
+    brought = [] if context.keeps_known else [each for each in (incoming.rows, incoming.deletes) if each]
+    replaced = Replaced(brought, context.memory // 4)
     runs[0] = replace(runs[0], open=replaced.watching(runs[0].open))
     if context.keeps_known and incoming.rows is not None:
         merged, is_sorted = _beside(context, runs, incoming.rows), False

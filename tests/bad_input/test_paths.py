@@ -14,7 +14,7 @@ from lakebed.format.metadata_payload import RECORD_SCHEMA_JSON, encode_record
 from lakebed.format.metadata_records import FileEntry, FilesRecord, RecordType
 from lakebed.format.names import PARTITION_METAFILE
 from lakebed.format.timeline_files import encode_body
-from lakebed.model.actions import CommitMetadata, WriteStat
+from lakebed.model.actions import CommitMetadata, SavepointMetadata, WriteStat
 from lakebed.model.instant import Action, State
 from tests.bad_input.conftest import Rows, refused, rows_of
 
@@ -80,6 +80,16 @@ def test_replaced_ids_are_names_and_never_paths(table: Path) -> None:
     publish(table, CommitMetadata("REPLACE", {}, extra, replaced_file_ids=replaced), Action.REPLACE_COMMIT)
     rows = rows_of(table, options=FOLDERS)
     assert len(rows) == 153 and outside.read_text() == "mine"
+
+
+def test_savepoints_name_files_that_nobody_opens(table: Path, right_rows: RightRows) -> None:
+    saved = SavepointMetadata("me", 0, "", {"../..": ("../../etc/passwd",), "/etc": ("passwd",)})
+    begin = "20261115102545870"
+    (table / TIMELINE / f"{begin}.savepoint.inflight").write_bytes(b"")
+    body = encode_body(saved, Action.SAVEPOINT, State.COMPLETED)
+    (table / TIMELINE / f"{begin}_{END}.savepoint").write_bytes(body)
+    for options in (None, FOLDERS):
+        assert rows_of(table, options=options) == right_rows(NAME)
 
 
 def metadata_lists(root: Path, records: dict[str, dict[str, int]]) -> None:

@@ -193,7 +193,7 @@ class Workload:
         keyless = self.kind.keys == "none"
         names = ["insert", "bulk_insert", "delete_where", "update", "overwrite", "overwrite_partitions"]
         if not keyless:
-            names += ["upsert"] * 6 + ["delete_keys"] * 2
+            names += ["upsert"] * 6 + ["delete_keys"] * 2 + ["merge"] * 2
         if self.kind.partitioned:
             names.append("delete_partitions")
         name = "insert" if not self.instants else self.chance.choice(names)
@@ -237,6 +237,28 @@ class Workload:
         limit = self.chance.randint(1, 40)
         self.done(self.table.update(set={"txt": "'u'", "v": "v + 0"}, where=f"ts < {limit}"))
         self.model.update(lambda row: {**row, "txt": "u"}, lambda row: row["ts"] < limit)
+
+    def do_merge(self) -> None:
+        """By key and partition: odd values update, others delete if they are large, what is missing comes in."""
+        rows = list({self.model.key_of(row): row for row in self.rows()}.values())
+        names = [*self.key_columns, *(["p"] if self.kind.partitioned else [])]
+        merge = self.table.merge(self.table_of(rows), on=" AND ".join(f"t.{name} = s.{name}" for name in names))
+        merge = merge.when_matched_update(set={"txt": "concat(s.v, '')"}, condition="t.v % 2 = 1")
+        only_updates = self.chance.random() < 0.4
+        if not only_updates:
+            merge = merge.when_matched_delete(condition="t.v > 20").when_not_matched_insert_all()
+        self.done(merge.execute())
+        new = []
+        for row in rows:
+            place = (self.model.partition_of(row), self.model.key_of(row))
+            old = self.model.rows.get(place)
+            if old is None:
+                new += [] if only_updates else [row]
+            elif old.row["v"] % 2 == 1:
+                self.model.rows[place] = Version({**old.row, "txt": str(row["v"])}, self.model.commit)
+            elif not only_updates and old.row["v"] > 20:
+                del self.model.rows[place]
+        self.model.upsert(new)
 
     def do_overwrite(self) -> None:
         self.floor.clear()

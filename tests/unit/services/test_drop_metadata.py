@@ -56,7 +56,9 @@ def test_dropped_before_the_write(golden_copy: Callable[[str], Path], where: str
         table.upsert(new_row(table), options=options, drop_metadata=True)
     assert not (path / ".hoodie/metadata").exists()
     properties = lakebed.open(path).config.properties
-    assert not [key for key in properties if key.startswith(("hoodie.table.metadata.partitions", "lakebed.metadata"))]
+    gone = ("hoodie.table.metadata.partitions", "hoodie.table.index.defs", "lakebed.metadata")
+    assert not [key for key in properties if key.startswith(gone)]
+    assert not (path / ".hoodie/.index_defs/index.json").exists()
     assert rows(lakebed.open(path)) == before | {"{'id': 'new'}"}
     assert serious(table.check()) == []
     table.upsert(new_row(table), options=options)
