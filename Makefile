@@ -12,7 +12,7 @@ WORKERS ?= 2
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(BIN)/python
 
-.PHONY: help setup demo test lint format interop interop-full bench docs clean java
+.PHONY: help setup demo test lint format interop interop-full s3-server bench docs clean java
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "  make %-14s %s\n", $$1, $$2}'
@@ -24,13 +24,13 @@ $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "lakebed needs Python 3.11 or newer, this is $$($(PYTHON) --version); set PYTHON=/path/to/python3"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,spark]'
 	@touch $@
 
 demo: setup ## A tour of a table in a minute
 	$(BIN)/lakebed demo
 
-test: setup ## Unit, golden, property and simulation tests
+test: setup java ## Unit, golden, property and simulation tests
 	$(BIN)/python -m pytest tests -m "not interop" -n $(WORKERS) --dist loadfile -q
 
 lint: setup ## Style, format, strict types
@@ -53,10 +53,16 @@ $(HUDI_VENV)/.ready: Makefile
 	$(HUDI_VENV)/bin/python -m pip install --quiet 'pyspark==3.5.*' 'hudi==0.5.*' pyarrow
 	@touch $@
 
-interop: setup java $(HUDI_VENV)/.ready ## Against real Hudi 1.2.0 and hudi-rs, within a time budget
+.cache/versitygw:
+	@command -v go >/dev/null || { echo "the S3 tests build their server with Go: install Go 1.23 or newer, or set LAKEBED_S3_SERVER to a versitygw binary"; exit 1; }
+	GOBIN=$(CURDIR)/.cache go install github.com/versity/versitygw/cmd/versitygw@latest
+
+s3-server: .cache/versitygw ## Build the S3 server that interop tests talk to
+
+interop: setup java $(HUDI_VENV)/.ready s3-server ## Against real Hudi 1.2.0 and hudi-rs, within a time budget
 	$(BIN)/python -m pytest tests/interop -m "interop and not slow" -q -x
 
-interop-full: setup java $(HUDI_VENV)/.ready ## The whole matrix against real Hudi
+interop-full: setup java $(HUDI_VENV)/.ready s3-server ## The whole matrix against real Hudi
 	$(BIN)/python -m pytest tests/interop -m interop -q
 
 bench: setup ## Benchmarks: ratios against the floor in the same run

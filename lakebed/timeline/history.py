@@ -77,16 +77,24 @@ class History:
 
     @classmethod
     def load(cls, storage: Storage, folder: str = HISTORY_DIR) -> History:
-        """The version that `_version_` names; without a readable one, the greatest manifest there is."""
-        listed = {info.name: info.size for info in storage.list(folder)}
-        number = _current_version(storage, folder, listed)
+        """The version that `_version_` names; without a readable one, the greatest manifest there is.
+
+        An archiving writer may put a new manifest between our listing and our look at `_version_`: then we list again.
+        A manifest that is named and still not there is lost, and an older one would hide what was archived since.
+        """
+        for _ in range(2):
+            listed = {info.name: info.size for info in storage.list(folder)}
+            number = _current_version(storage, folder, listed)
+            if number is None or manifest_file_name(number) in listed:
+                break
         if number is None:
             return cls(storage, (), None)
         path = f"{folder}/{manifest_file_name(number)}"
         try:
             entries = parse_manifest(storage.read(path), path)
         except FileNotFoundError:
-            raise CorruptTable("the history's manifest is missing", file=path) from None
+            hint = f"Restore it from a copy of the table; {folder}/{VERSION_FILE} names it."
+            raise CorruptTable("the history's manifest is missing", file=path, hint=hint) from None
         return cls(storage, [_checked(entry, folder, listed, path) for entry in entries], number)
 
     def __getstate__(self) -> tuple[object, ...]:
@@ -218,14 +226,14 @@ def instants_of(table: pa.Table) -> list[Instant]:
 
 def _current_version(storage: Storage, folder: str, listed: dict[str, int]) -> int | None:
     manifests = [n for n in map(parse_manifest_file, listed) if n is not None]
-    if not manifests:
+    if not manifests and VERSION_FILE not in listed:
         return None
     path = f"{folder}/{VERSION_FILE}"
     try:
         number = parse_version(storage.read(path), path) if VERSION_FILE in listed else None
     except (CorruptTable, FileNotFoundError):
         number = None
-    return number if number in manifests else max(manifests)
+    return number if number is not None else max(manifests, default=None)
 
 
 def _checked(entry: ManifestEntry, folder: str, listed: dict[str, int], manifest: str) -> HistoryFile:

@@ -178,7 +178,7 @@ class Placing:
         for spool, pile in spools.items():
             is_delete = spool == SPOOLED_DELETES
             settles = index.is_global and self.operation.looks_up and not is_delete
-            names = columns_needed(self.shape.rule, self.shape.schema) if settles else [RECORD_KEY, PARTITION_PATH]
+            names = columns_needed(self.shape.rule, pile.schema) if settles else [RECORD_KEY, PARTITION_PATH]
             table = pa.Table.from_batches([_copied(batch.select(names)) for batch in pile.batches(1 << 20)])
             located = index.locate(table) if self.operation.looks_up else _nowhere(table)
             stays = None

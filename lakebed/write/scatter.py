@@ -30,6 +30,7 @@ class Pile:
     """The rows of one file group: what lies on disk came before what lies in memory."""
 
     group: int
+    schema: pa.Schema
     rows: int = 0
     nbytes: int = 0
     in_memory: list[pa.RecordBatch] = field(default_factory=list)
@@ -69,7 +70,7 @@ class Scatter:
         """Lay the rows of batches, which carry their group in a column, on the piles."""
         for batch in batches:
             for group, part in split_by_group(batch):
-                pile = self._piles.setdefault(group, Pile(group))
+                pile = self._piles.setdefault(group, Pile(group, part.schema))
                 pile.in_memory.append(part)
                 pile.rows += part.num_rows
                 size = part.nbytes

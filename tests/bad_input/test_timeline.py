@@ -168,11 +168,20 @@ def test_a_manifest_that_points_elsewhere(archived: Path, name: str) -> None:
         lakebed.open(archived).inspect.timeline(history=True)
 
 
-@pytest.mark.parametrize("text", [b"", b"two", b"99", b"-1", b"\xff", b"1" * 400])
+@pytest.mark.parametrize("text", [b"", b"two", b"-1", b"\xff", b"1" * 400])
 def test_a_version_file_of_no_use_means_the_newest_manifest(archived: Path, golden: Golden, text: bytes) -> None:
     (archived / HISTORY / "_version_").write_bytes(text)
     ours = lakebed.open(archived).inspect.timeline(history=True)
     assert ours == lakebed.open(golden("mor_maint_v9")).inspect.timeline(history=True)
+
+
+@pytest.mark.parametrize("lost", ["manifest_9", "manifest_*"])
+def test_a_manifest_that_is_named_and_lost(archived: Path, lost: str) -> None:
+    """An older manifest, or none, would hide what was archived since it was made."""
+    for file in (archived / HISTORY).glob(lost):
+        file.unlink()
+    with refused(lakebed.CorruptTable, "manifest is missing", file=f"{HISTORY}/manifest_9", at=archived):
+        lakebed.open(archived).inspect.timeline(history=True)
 
 
 def test_a_history_file_with_a_flipped_byte(archived: Path, golden: Golden) -> None:

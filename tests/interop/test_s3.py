@@ -37,7 +37,7 @@ def free_port() -> int:
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Options]:
     """A server with one bucket, `lake`; how to reach it."""
     if not SERVER.exists():
-        pytest.skip(f"{SERVER} does not exist: `make s3-server` builds it")
+        pytest.fail(f"{SERVER} does not exist: `make s3-server` builds it")
     folder = tmp_path_factory.mktemp("s3")
     (folder / "buckets" / "lake").mkdir(parents=True)
     key, secret, port = "lakebed", secrets.token_hex(16), free_port()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark")
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 LOCAL = {

@@ -60,6 +60,13 @@ def rows(numbers: range, version: int = 1) -> pa.Table:
     return pa.Table.from_pylist([row(number, version) for number in numbers], schema=SCHEMA)
 
 
+def frame(spark: Any, table: pa.Table) -> Any:
+    """The rows in Spark; without a schema Spark would take times without a zone for times in the session's."""
+    from lakebed.spark.types import spark_schema
+
+    return spark.createDataFrame(table, spark_schema(table.schema))
+
+
 def make_table(path: Path, **kwargs: Any) -> lakebed.Table:
     """A table with base files, updates, late updates that lose, and deletes."""
     settings = {"record_key": "id", "partition_by": "part", "ordering": "version", "num_buckets": 2, **kwargs}

@@ -114,7 +114,10 @@ def test_two_groups_of_one_bucket_are_corruption(golden_copy: Golden) -> None:
 def test_a_new_partition_gets_its_ring(golden_copy: Golden) -> None:
     context = context_of(golden_copy("mor_consistent_v9"))
     rows = incoming(*((f"k{number}", "fresh") for number in range(40)))
-    located = ConsistentBucketIndex(context, 4, ("id",)).locate(rows)
+    index = ConsistentBucketIndex(context, 4, ("id",))
+    located = index.locate(rows)
+    assert load_hashing(context.client, "fresh") is None, "looking for places leaves nothing behind"
+    index.save_initial("fresh")
     ring = load_hashing(context.client, "fresh")
     assert ring is not None and len(ring.nodes) == 4
     assert set(located.column(FILE_ID).to_pylist()) == {node.file_id for node in ring.nodes}

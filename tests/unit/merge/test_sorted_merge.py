@@ -310,7 +310,7 @@ def peak(rows: int, memory: int) -> int:
 
 def test_memory_does_not_grow_with_the_files() -> None:
     memory = 2 << 20
-    small, large = peak(60_000, memory), peak(240_000, memory)
+    small, large = peak(120_000, memory), peak(480_000, memory)
     assert large < small * 1.25
     assert large < memory
 

@@ -118,7 +118,7 @@ def test_overlapping_levels_count_once(tmp_path: Path) -> None:
     assert len(history.timeline()) == 4 and len(history.find(t(3))) == 1
 
 
-@pytest.mark.parametrize("version", [None, "", "eleven", "77"])
+@pytest.mark.parametrize("version", [None, "", "eleven"])
 def test_without_a_usable_version_the_greatest_manifest_counts(
     golden_copy: Callable[[str], Path], version: str | None
 ) -> None:

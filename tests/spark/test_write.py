@@ -1,0 +1,238 @@
+"""Writing on Spark: the same table as without, and nothing visible of tasks that were tried twice."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from tests.golden.rows import rows_of
+from tests.spark.tables import SCHEMA, assert_same, frame, rows
+
+JOB = {"lakebed.spark.driver.rows": "0"}
+"""Always a Spark job, however few the rows."""
+SETTINGS: dict[str, Any] = {"record_key": "id", "partition_by": "part", "ordering": "version", "num_buckets": 2}
+
+
+def new_table(path: Path, **kwargs: Any) -> lakebed.Table:
+    return lakebed.create(path, SCHEMA, **{**SETTINGS, **kwargs})
+
+
+def content(table: lakebed.Table) -> list[list[Any]]:
+    return rows_of(table.scan(columns=SCHEMA.names).to_arrow(), SCHEMA.names)
+
+
+def assert_numbers_unique(table: lakebed.Table) -> None:
+    found = table.scan(columns=["_hoodie_commit_seqno"]).to_arrow().column(0).to_pylist()
+    assert len(set(found)) == len(found)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "bucket": {},
+    "v1 logs": {"log_format": "v1"},
+    "cow bucket": {"table_type": "cow"},
+    "cow simple": {"table_type": "cow", "index": "simple", "num_buckets": None},
+    "consistent": {"index": "consistent_bucket"},
+    "global": {"index": "global_simple", "num_buckets": None},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_table_as_without_spark(kind: str, tmp_path: Path, spark: Any) -> None:
+    plain, by_spark = (new_table(tmp_path / name, **KINDS[kind]) for name in ("plain", "spark"))
+    plain.bulk_insert(rows(range(60), 2))
+    by_spark.bulk_insert(frame(spark, rows(range(60), 2)), options=JOB)
+    twice = pa.concat_tables([rows(range(20, 40), 1), rows(range(30, 70), 3), rows(range(30, 50), 2)])
+    plain.upsert(twice)
+    result = by_spark.upsert(frame(spark, twice).repartition(3), options=JOB)
+    assert content(by_spark) == content(plain)
+    assert len(content(by_spark)) == 70
+    assert_numbers_unique(by_spark)
+    assert result.completion_time > result.instant
+    assert result.inserted + result.updated == 40 if "cow" in kind else result.files
+
+
+def test_overwrites(tmp_path: Path, spark: Any) -> None:
+    table = new_table(tmp_path / "t")
+    table.bulk_insert(frame(spark, rows(range(44))), options=JOB)
+    table.overwrite_partitions(frame(spark, rows(range(0, 110, 11), 5)), options=JOB)
+    assert table.scan(filter="part = 'eu'").count() == 10
+    assert table.scan().count() == 40 + 10
+    table.overwrite(frame(spark, rows(range(5))), options=JOB)
+    assert content(table) == rows_of(rows(range(5)), SCHEMA.names)
+
+
+def test_rows_without_a_key(tmp_path: Path, spark: Any) -> None:
+    table = lakebed.create(tmp_path / "t", SCHEMA, table_type="cow")
+    for _ in range(2):
+        table.insert(frame(spark, rows(range(20))).repartition(3), options=JOB)
+    table.bulk_insert(frame(spark, rows(range(20))).repartition(3), options=JOB)
+    keys = table.scan(columns=["_hoodie_record_key"]).to_arrow().column(0).to_pylist()
+    assert len(keys) == len(set(keys)) == 60
+    assert_numbers_unique(table)
+    with pytest.raises(lakebed.InvalidRequest, match="no record key"):
+        table.upsert(frame(spark, rows(range(2))), options=JOB)
+
+
+def test_small_frames_are_written_by_the_driver(tmp_path: Path, spark: Any) -> None:
+    from lakebed.spark.small import rows_if_few
+    from lakebed.spark.types import arrow_schema
+
+    given = frame(spark, rows(range(9)))
+    schema = arrow_schema(given.schema)
+    few = rows_if_few(given, schema, 9)
+    assert few is not None
+    assert rows_of(few, SCHEMA.names) == rows_of(rows(range(9)), SCHEMA.names)
+    assert rows_if_few(given, schema, 8) is None
+    assert rows_if_few(given, schema, 0) is None
+    assert rows_if_few(given.repartition(3), schema, 9) is None  # fetching would run all that comes before the shuffle
+    table = new_table(tmp_path / "t")
+    table.upsert(given)
+    assert content(table) == rows_of(rows(range(9)), SCHEMA.names)
+    with pytest.raises(lakebed.InvalidRequest, match="number of rows"):
+        table.upsert(given, options={"lakebed.spark.driver.rows": "few"})
+
+
+def test_wrong_rows_are_told_as_without_spark_and_leave_no_trace(tmp_path: Path, spark: Any) -> None:
+    from pyspark.sql import functions as F
+
+    table = new_table(tmp_path / "t")
+    table.upsert(frame(spark, rows(range(5))), options=JOB)
+    before = content(table)
+    bad = frame(spark, rows(range(5, 20)))
+    with pytest.raises(lakebed.InvalidRequest, match="'version' is null"):
+        table.upsert(bad.withColumn("version", F.when(F.col("small") > 0, F.col("version"))), options=JOB)
+    with pytest.raises(lakebed.InvalidRequest, match="id"):
+        table.upsert(bad.withColumn("id", F.when(F.col("small") > 0, F.col("id"))), options=JOB)
+    with pytest.raises(lakebed.InvalidRequest, match="lacks the column 'part'"):
+        table.upsert(bad.drop("part"), options=JOB)
+    assert content(table.refresh()) == before
+    files = [path for path in (tmp_path / "t").rglob("*.parquet") if ".hoodie" not in path.parts]
+    assert len(files) == len(set(map(Path, table.inspect.file_slices().column("base_file").to_pylist())))
+
+
+def test_a_task_that_fails_after_writing_leaves_nothing_behind(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of the lost attempt lie there until the commit, which deletes them; Spark tries the task again."""
+    from lakebed.spark import write_job
+
+    table = new_table(tmp_path / "t", partition_by=None)
+    table.bulk_insert(rows(range(30)))
+    monkeypatch.setattr(write_job, "_in_task", failing_once(write_job._in_task, tmp_path / "failed"))
+    result = table.upsert(frame(spark, rows(range(20, 50), 2)), options=JOB)
+    lost = [line for line in (tmp_path / "failed").read_text().splitlines() if line]
+    assert lost
+    assert not set(lost) & set(result.files)
+    assert all(not (tmp_path / "t" / path).exists() for path in lost)
+    assert table.scan().count() == 50
+    assert_numbers_unique(table)
+    assert_same(spark, table.scan())
+
+
+def failing_once(make: Any, marker: Path) -> Any:
+    """Tasks that write their files and then fail, the first time."""
+
+    def made(task: Any) -> Any:
+        work = make(task)
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from pyspark import TaskContext
+
+            from lakebed.spark.runner import outcome
+
+            done = list(work(batches))
+            context = TaskContext.get()
+            if context is not None and context.attemptNumber() == 0 and done:
+                files = outcome(done[0].column(0)[0].as_py())
+                with marker.open("a") as log:
+                    log.write("".join(f"{file.stat.path}\n" for file in files))
+                raise OSError("the executor is gone")
+            yield from done
+
+        return run
+
+    return made
+
+
+@pytest.mark.parametrize("kind", ["bucket", "v1 logs", "cow bucket"])
+def test_files_of_a_straggler_stay_invisible(kind: str, tmp_path: Path, spark: Any) -> None:
+    """A second attempt that ends after the commit leaves files that look right and that no commit names."""
+    table = new_table(tmp_path / "t", **{**KINDS[kind], "partition_by": None})
+    table.bulk_insert(rows(range(10)))
+    result = table.upsert(frame(spark, rows(range(5, 15), 2)), options=JOB)
+    before = content(table)
+    for path in result.files:
+        file = tmp_path / "t" / path
+        name = Path(path).name
+        token = next(part for part in name.replace(".", "_").split("_") if part.count("-") == 2 and part[0].isdigit())
+        late = file.with_name(name.replace(token, f"{token}999"))
+        assert late != file
+        shutil.copy(file, late)
+    fresh = lakebed.open(tmp_path / "t")
+    assert content(fresh) == before
+    assert_same(spark, fresh.scan())
+    fresh.upsert(frame(spark, rows(range(12, 16), 3)), options=JOB)
+    assert fresh.scan().count() == 16
+
+
+def test_rows_of_a_group_meet_in_one_task(tmp_path: Path) -> None:
+    from lakebed.model.schema import without_meta_fields
+    from lakebed.spark.placement import Buckets, TaskOfRow
+    from lakebed.write.prepare import plan_preparation
+
+    table = new_table(tmp_path / "t")
+    data = rows(range(500)).combine_chunks().to_batches()[0]
+    plan = plan_preparation(table.config, without_meta_fields(table.schema), data.schema)
+    columns = data.select(list(plan.generator.columns))
+    for by in (TaskOfRow(plan, Buckets(2, ("id",), ("id",)), 7), TaskOfRow(plan, None, 7, by_key=True)):
+        tasks = by(columns).to_pylist()
+        assert set(tasks) <= set(range(7))
+        assert len(Counter(tasks)) > 4
+        assert by(columns.slice(100, 50)).to_pylist() == tasks[100:150]
+    tasks = TaskOfRow(plan, None, 7)(columns).to_pylist()
+    assert len({(part, task) for part, task in zip(columns.column("part").to_pylist(), tasks, strict=True)}) == 11
+    missing = columns.set_column(columns.schema.get_field_index("id"), "id", pa.nulls(500, pa.string()))
+    assert set(TaskOfRow(plan, None, 7, by_key=True)(missing).to_pylist()) == {0}
+
+
+def test_partitions_by_time_do_not_depend_on_the_session(tmp_path: Path, spark: Any) -> None:
+    """The session's zone is New York's; the table's days are in UTC."""
+    properties = {
+        "hoodie.keygen.timebased.timestamp.type": "EPOCHMILLISECONDS",
+        "hoodie.keygen.timebased.output.dateformat": "yyyy-MM-dd",
+        "hoodie.keygen.timebased.timezone": "UTC",
+    }
+    tables = [
+        new_table(tmp_path / name, partition_by="at", properties=properties, num_buckets=1)
+        for name in ("plain", "spark")
+    ]
+    tables[0].upsert(rows(range(40)))
+    tables[1].upsert(frame(spark, rows(range(40))), options=JOB)
+    assert content(tables[0]) == content(tables[1])
+    paths = [sorted(t.scan(columns=["_hoodie_partition_path"]).to_arrow().column(0).to_pylist()) for t in tables]
+    assert paths[0] == paths[1]
+    assert len(set(paths[0])) > 3
+
+
+def test_the_runner_runs_tasks_in_order_and_raises_what_they_raise(spark: Any) -> None:
+    from lakebed.spark import SparkRunner
+
+    done: list[tuple[str, int, int | None]] = []
+
+    class Bar:
+        def advance(self, label: str, number: int, total: int | None) -> None:
+            done.append((label, number, total))
+
+    runner = SparkRunner(spark, Bar())
+    assert list(runner.map(len, ["a", "bb", "", "dddd"], label="lengths")) == [1, 2, 0, 4]
+    assert done == [("lengths", n, 4) for n in range(1, 5)]
+    assert list(runner.map(len, [], label="nothing")) == []
+    with pytest.raises(lakebed.TableNotFound):
+        list(runner.map(lakebed.open, ["/no/such/table"], label="open"))
