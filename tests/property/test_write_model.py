@@ -323,6 +323,7 @@ def run(kind: Kind, seed: int, steps: int = STEPS) -> None:
         for _ in range(steps):
             done.append(work.step())
             work.check()
+        assert lakebed.open(work.url).check() == []
     except BaseException as error:
         error.add_note(f"{kind!r}, seed {seed}, after {', '.join(done)}")
         raise

@@ -1,0 +1,77 @@
+"""A write and two reads on a Spark given on the command line: `round_trip.py MASTER|connect FOLDER`.
+
+Run as a program of its own, for a process has one Spark for its lifetime. Prints what it found, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import lakebed
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+def session(kind: str) -> SparkSession:
+    builder: Any = SparkSession.builder.remote("local[2]") if kind == "connect" else SparkSession.builder.master(kind)
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    made: SparkSession = builder.getOrCreate()
+    return made
+
+
+def run(spark: SparkSession, folder: str) -> dict[str, Any]:
+    rows = spark.range(0, 400).select(
+        F.col("id").cast("string").alias("id"),
+        F.concat(F.lit("p"), F.col("id") % 3).alias("part"),
+        F.lit(1).cast("long").alias("version"),
+        (F.col("id") * 2).alias("qty"),
+    )
+    table = lakebed.create(
+        f"{folder}/orders",
+        lakebed.spark.table_schema(rows.schema),
+        record_key="id",
+        partition_by="part",
+        ordering="version",
+        num_buckets=2,
+    )
+    job = {"lakebed.spark.driver.rows": "0"}
+    table.bulk_insert(rows, options=job)
+    table.upsert(rows.where("qty < 100").withColumn("qty", F.lit(-1).cast("long")), options=job)
+    table.upsert(rows.where("qty < 20").withColumn("qty", F.lit(-2).cast("long")))
+    loaded = spark.read.format("lakebed").load(table.url)
+    loaded.where("qty = -2").select("id", "part", "version", F.lit(-3).cast("long").alias("qty")).write.format(
+        "lakebed"
+    ).mode("append").save(table.url)
+    read = lakebed.read(spark, table.url, columns=["id", "qty"])
+    counted = {row["qty"]: row["count"] for row in read.where("qty < 0").groupBy("qty").count().collect()}
+    return {
+        "rows": read.count(),
+        "updated": counted.get(-1),
+        "through the source": counted.get(-3),
+        "left": counted.get(-2),
+        "plain": table.refresh().scan().count(),
+        "filtered": lakebed.read(spark, table.url, filter="qty % 7 = 3 OR qty IS NULL").count(),
+        "connect": type(spark).__module__,
+    }
+
+
+if __name__ == "__main__":
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = session(sys.argv[1])
+    found = run(spark, sys.argv[2])
+    spark.stop()
+    sys.stdout.write(json.dumps(found) + "\n")
