@@ -18,6 +18,7 @@ from lakebed.errors import (
     UnsupportedFormat,
 )
 from lakebed.merge.record_merger import RecordMerger, register_merger
+from lakebed.model.record_key import register_key_generator
 from lakebed.read.scan import Scan
 from lakebed.table import Table, create, open, read  # noqa: A004 - `lakebed.open` is the front door
 from lakebed.write.job import CommitResult
@@ -39,6 +40,7 @@ __all__ = [
     "create",
     "open",
     "read",
+    "register_key_generator",
     "register_merger",
 ]
 

@@ -385,8 +385,8 @@ def create(
 
         t = lakebed.create("/lake/orders", schema, record_key="id", partition_by="region", ordering="updated_at")
 
-    `schema` is a pyarrow schema, or data whose schema is taken. `log_format="v2"` makes a version 10 table with native
-    Parquet logs; `"v1"` a version 9 table that Hudi 1.0 to 1.2 read and write.
+    `schema` is a pyarrow or Spark schema, or data whose schema is taken. `log_format="v2"` makes a table of version 10
+    with native Parquet logs; `"v1"` one of version 9 that Hudi 1.0 to 1.2 read and write.
     """
     if if_exists not in ("error", "open"):
         raise InvalidRequest(f"if_exists={if_exists!r} is not known", hint='Use "error" or "open".')
@@ -395,7 +395,7 @@ def create(
     given = dict(properties or {})
     new = NewTable(
         name=given.get("hoodie.table.name") or storage.url.rstrip("/").rpartition("/")[2],
-        schema=schema_of(schema),
+        schema=schema_of(_arrow_schema(schema)),
         record_key=_listed(record_key),
         partition_by=_listed(partition_by),
         ordering=_listed(ordering),
@@ -411,6 +411,17 @@ def create(
             "there is a table already", file=storage.url, hint='Open it, or create with if_exists="open".'
         )
     return Table(MetaClient.open(storage))
+
+
+def _arrow_schema(schema: Any) -> Any:
+    """The schema of a Spark frame, or Spark's own form of one, in Arrow's; anything else as it is."""
+    if _is_spark_frame(schema):
+        schema = schema.schema
+    if type(schema).__module__.startswith("pyspark.sql") and type(schema).__name__ == "StructType":
+        from lakebed.spark.types import arrow_schema
+
+        return arrow_schema(schema)
+    return schema
 
 
 def _listed(given: str | Sequence[str] | None) -> tuple[str, ...]:

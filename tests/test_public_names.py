@@ -21,6 +21,7 @@ PINNED = [
     "create",
     "open",
     "read",
+    "register_key_generator",
     "register_merger",
 ]
 

@@ -20,7 +20,7 @@ from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import COMMIT_TIME, IS_DELETED, OPERATION, ROW_COLUMN, RUN_COLUMN, Run
 from lakebed.merge.vectors import Bools, Ints, index_array, is_text, numbers, truths
 
-_GONE = pa.array(["D", "-U"])
+_GONE = ("D", "-U")
 
 
 class RunFacts:
@@ -245,7 +245,7 @@ def marked(batch: pa.RecordBatch | pa.Table, rule: MergeRule) -> Bools:
             flags |= truths(column)
     if OPERATION in names and is_text(batch.schema.field(OPERATION).type):
         column = concat_chunks(batch.column(OPERATION))
-        flags |= truths(pc.is_in(column, _GONE.cast(column.type)))
+        flags |= truths(pc.is_in(column, pa.array(_GONE, column.type)))
     if rule.delete_field and rule.delete_marker is not None and rule.delete_field in names:
         column = concat_chunks(batch.column(rule.delete_field))
         text = column if is_text(column.type) else column.cast(pa.string())

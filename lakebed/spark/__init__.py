@@ -2,6 +2,5 @@
 
 from lakebed.spark.runner import SparkRunner
 from lakebed.spark.session import register
-from lakebed.spark.types import table_schema
 
-__all__ = ["SparkRunner", "register", "table_schema"]
+__all__ = ["SparkRunner", "register"]

@@ -32,11 +32,6 @@ def arrow_schema(schema: StructType) -> pa.Schema:
         ) from error
 
 
-def table_schema(schema: StructType) -> pa.Schema:
-    """The schema of a table for rows of a Spark schema, for `lakebed.create`; columns that are never null stay so."""
-    return arrow_schema(schema)
-
-
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch in exactly this schema: Spark checks names, types and nullability, nested ones too."""
     if batch.schema.equals(schema, check_metadata=False):

@@ -61,7 +61,8 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation, *, par
         placed = place_rows(df, plan, txn.snapshot, request)
         request = replace(request, options=placed.options)
         task = WriteTask(write_context(txn, request), request, plan, txn.snapshot)
-        rows = placed.rows.mapInArrow(_in_task(task), RESULT).collect()
+        renamed = placed.rows.toDF(*(f"c{number}" for number in range(len(incoming))))  # Spark would parse odd names
+        rows = renamed.mapInArrow(_in_task(task), RESULT).collect()
         written = [file for row in rows for file in outcome(bytes(row["files"]))]
         touched = {file.stat.partition_path for file in written}
         return commit(txn, request, written, replaced_groups(txn.snapshot, request, touched))
@@ -92,7 +93,8 @@ class WriteTask:
         placing = Placing(
             self.snapshot, request.operation, request.options, request.properties, SerialRunner(), request.shape
         )
-        conformed = (conform(batch, self.plan.incoming) for batch in batches)
+        incoming = self.plan.incoming
+        conformed = (conform(batch.rename_columns(incoming.names), incoming) for batch in batches)
         written: list[WrittenFile] = []
         with Scatter(self.context.memory // 2) as scatter:
             placing.pile_up(scatter, self.plan.rows(conformed, self.context.begin_time, number), ())

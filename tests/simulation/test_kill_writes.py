@@ -1,9 +1,9 @@
 """Writers that die, or whose store fails, at every step of every operation: all or nothing, and the next write heals.
 
-In memory every step of every operation is tried: a crash after it (a crash before a step is one after the step before),
-a store that tears, refuses or forgets to answer. On a real disk a forked child is killed by SIGKILL in the middle of
-the system calls of `LocalStorage`; there a few points per operation are tried, more with LAKEBED_KILLS=<number>.
-LAKEBED_ALL_KILLS=1 tries every point of everything.
+In memory the steps of the storage protocol fail: a crash after a step (one before it is one after the step before), a
+store that tears, refuses or forgets to answer. On a real disk a forked child is killed by SIGKILL in the middle of the
+system calls of `LocalStorage`. By default points spread over each operation are tried, of kills LAKEBED_KILLS=<number>
+per operation; LAKEBED_ALL_KILLS=1 tries every point of everything, which takes an hour.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def run(spark: SparkSession, folder: str) -> dict[str, Any]:
     )
     table = lakebed.create(
         f"{folder}/orders",
-        lakebed.spark.table_schema(rows.schema),
+        rows.schema,
         record_key="id",
         partition_by="part",
         ordering="version",

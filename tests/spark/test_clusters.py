@@ -20,6 +20,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 PROGRAM = Path(__file__).parent / "round_trip.py"
 FOUND = {"rows": 400, "updated": 40, "through the source": 10, "left": None, "plain": 400, "filtered": 57}
 PATIENCE = 240
+WORKER = ["--host", "127.0.0.1", "--webui-port", "0", "-c", "2", "-m", "1g"]
 
 
 def environment() -> dict[str, str]:
@@ -63,8 +64,7 @@ def test_a_standalone_cluster(tmp_path: Path) -> None:
         daemon("deploy.master.Master", ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"], tmp_path) as master,
         daemon(
             "deploy.worker.Worker",
-            ["--host", "127.0.0.1", "--webui-port", "0", "-c", "2", "-m", "1g", "-d", str(tmp_path / "work")]
-            + [master.wait_for(r"Starting Spark master at (spark://\S+)")],
+            [*WORKER, "-d", str(tmp_path / "work"), master.wait_for(r"Starting Spark master at (spark://\S+)")],
             tmp_path,
         ) as worker,
     ):

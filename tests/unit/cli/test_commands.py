@@ -39,6 +39,7 @@ Run = Callable[..., Done]
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the command in this process, as the entry point does."""
+
     def command(*arguments: object) -> Done:
         monkeypatch.setattr(sys, "argv", ["lakebed", *map(str, arguments)])
         capsys.readouterr()

@@ -204,9 +204,7 @@ def test_fills_follow_copy_on_write() -> None:
         ("a", 200, b"base"),
         ("b", 310, b"?"),  # after a delete there is nothing to fill from
     ]
-    ignore = MergeRule(
-        MergeMode.EVENT_TIME, ordering=("ts",), partial_update=PartialUpdateMode.IGNORE_DEFAULTS
-    )
+    ignore = MergeRule(MergeMode.EVENT_TIME, ordering=("ts",), partial_update=PartialUpdateMode.IGNORE_DEFAULTS)
     # the winner of 20 is complete before the late row of 15 arrives, which then has nothing to fill
     runs = [data(0, ("k", 10, "base")), data(1, ("k", 20, None)), data(2, ("k", 15, "late"))]
     assert merged(*runs, rule=ignore) == [("k", 20, "base")]
@@ -232,9 +230,7 @@ def test_log_compaction_keeps_tombstones_and_what_must_stand_before_the_data() -
 
 
 def test_logs_that_cannot_be_merged_alone_are_refused() -> None:
-    event_fill = MergeRule(
-        MergeMode.EVENT_TIME, ordering=("ts",), partial_update=PartialUpdateMode.IGNORE_DEFAULTS
-    )
+    event_fill = MergeRule(MergeMode.EVENT_TIME, ordering=("ts",), partial_update=PartialUpdateMode.IGNORE_DEFAULTS)
     with pytest.raises(InvalidRequest, match="depends on the base below"):
         merged(data(1, ("a", 1, "x")), rule=event_fill, keep_deletes=True)
     with pytest.raises(InvalidRequest, match="partial updates"):
