@@ -60,7 +60,7 @@ $(HUDI_VENV)/.ready: Makefile
 s3-server: .cache/versitygw ## Build the S3 server that interop tests talk to
 
 interop: setup java $(HUDI_VENV)/.ready s3-server ## Against real Hudi 1.2.0 and hudi-rs, within a time budget
-	LAKEBED_INTEROP_SECONDS=$${LAKEBED_INTEROP_SECONDS:-100} $(BIN)/python -m pytest tests/interop -m "interop and not slow" -q -x
+	LAKEBED_INTEROP_SECONDS=$${LAKEBED_INTEROP_SECONDS:-60} $(BIN)/python -m pytest tests/interop -m "interop and not slow" -q -x
 
 interop-full: setup java $(HUDI_VENV)/.ready s3-server ## The whole matrix against real Hudi
 	$(BIN)/python -m pytest tests/interop -m interop -q
