@@ -12,7 +12,7 @@ WORKERS ?= 2
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(BIN)/python
 
-.PHONY: help setup demo test lint format interop interop-full s3-server bench docs clean java
+.PHONY: help setup demo test clusters lint format interop interop-full s3-server bench docs clean java
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "  make %-14s %s\n", $$1, $$2}'
@@ -31,7 +31,10 @@ demo: setup ## A tour of a table in a minute
 	$(BIN)/lakebed demo
 
 test: setup java ## Unit, golden, property and simulation tests
-	$(BIN)/python -m pytest tests -m "not interop" -n $(WORKERS) --dist loadfile -q
+	$(BIN)/python -m pytest tests -m "not interop and not slow" -n $(WORKERS) --dist loadfile -q
+
+clusters: setup java ## The Spark round trip on local-cluster, standalone and Connect
+	$(BIN)/python -m pytest tests/spark -m slow -q
 
 lint: setup ## Style, format, strict types
 	$(BIN)/ruff check .

@@ -16,9 +16,11 @@ from typing import Any
 import pyspark
 import pytest
 
+pytestmark = pytest.mark.slow  # three clusters, each with JVMs of its own: `make clusters`
+
 SPARK_HOME = Path(pyspark.__file__).parent
 PROGRAM = Path(__file__).parent / "round_trip.py"
-FOUND = {"rows": 400, "updated": 40, "through the source": 10, "left": None, "plain": 400, "filtered": 57}
+FOUND = {"rows": 400, "updated": 40, "through the source": 10, "filtered": 50}
 PATIENCE = 240
 WORKER = ["--host", "127.0.0.1", "--webui-port", "0", "-c", "2", "-m", "1g"]
 
