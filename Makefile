@@ -34,7 +34,7 @@ test: setup java ## Unit, golden, property and simulation tests
 	$(BIN)/python -m pytest tests -m "not interop and not slow" -n $(WORKERS) --dist loadfile -q
 
 clusters: setup java ## The Spark round trip on local-cluster, standalone and Connect
-	$(BIN)/python -m pytest tests/spark -m slow -q
+	$(BIN)/python -m pytest tests/spark/test_clusters.py -q
 
 lint: setup ## Style, format, strict types
 	$(BIN)/ruff check .

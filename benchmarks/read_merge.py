@@ -7,6 +7,7 @@ read unmerged, in the same run. The answer is compared with a plain dictionary f
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,17 @@ def check_answer(root: Path) -> None:
     assert all(model[key] == value for key, value in zip(keys, values, strict=True)), "the newest version of every key"
 
 
+def _in_turn(root: Path, repeat: int) -> tuple[Measured, Measured]:
+    """The floor and the merged read, in turn and twice: what else the machine does then meets both."""
+    floors, reads = [], []
+    for _ in range(2):
+        floors.append(measure(unmerged, root, repeat=repeat))
+        reads.append(measure(merged, root, None, None, repeat=repeat))
+    worst = max(read.peak for read in reads)
+    best = min(reads, key=lambda read: read.cpu)
+    return min(floors, key=lambda floor: floor.cpu), replace(best, peak=worst)
+
+
 def run(rows: int = ROWS, log_rows: int = LOG_ROWS, repeat: int = 5) -> list[tuple[str, float, float]]:
     """(what, measured, target) of every claim; smaller is better."""
     claims: list[tuple[str, float, float]] = []
@@ -98,7 +110,7 @@ def run(rows: int = ROWS, log_rows: int = LOG_ROWS, repeat: int = 5) -> list[tup
         check_answer(four)
         full: Measured | None = None
         for name, root, target in (("4 logs", four, 1.4), ("16 logs", sixteen, 1.8)):
-            floor, read = measure(unmerged, root, repeat=repeat), measure(merged, root, None, None, repeat=repeat)
+            floor, read = _in_turn(root, repeat)
             claims.append((f"merged read, {name}: CPU / reading the same files unmerged", read.cpu / floor.cpu, target))
             claims.append((f"merged read, {name}: peak MB above the imports", read.peak / 1e6, MEMORY / 1e6))
             full = full or read

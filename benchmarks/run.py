@@ -11,10 +11,11 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import read_merge
+from benchmarks import history, read_merge
 
 Claims = list[tuple[str, float, float]]
 WORKLOADS: dict[str, Callable[[bool], Claims]] = {
+    "history": lambda small: history.run((1_000, 10_000) if small else (1_000, 10_000, 100_000)),
     "read_merge": lambda small: read_merge.run(200_000, 10_000, 3) if small else read_merge.run(),
 }
 

@@ -11,8 +11,10 @@ import sys
 import textwrap
 from pathlib import Path
 
+from lakebed.config.compaction_options import CompactionOptions
 from lakebed.config.option import markdown_table
 from lakebed.config.options import ReadOptions, TableConfig
+from lakebed.config.upkeep_options import ArchiveOptions, CleanOptions, TtlOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.index.options import IndexOptions
 from lakebed.txn.options import TxnOptions
@@ -22,6 +24,10 @@ GROUPS = (
     ("Reading", ReadOptions, "Given to `lakebed.open(options=...)`, `scan(options=...)` or by name."),
     ("Writing", WriteOptions, "Given to each write as `options={...}`, or to `lakebed.open`."),
     ("Indexes", IndexOptions, "Kept in the table's properties by `lakebed.create`; a write may add what they lack."),
+    ("Compaction", CompactionOptions, "Given to `t.services.compact(options=...)`, or to a write for what follows it."),
+    ("Cleaning", CleanOptions, "What `services.clean` and the clean after a write keep."),
+    ("Archiving", ArchiveOptions, "When `services.archive` and a write move old actions into the history."),
+    ("Partition lifetimes", TtlOptions, "Which partitions `services.drop_expired_partitions` lets vanish."),
     ("Transactions", TxnOptions, "How writers are kept apart."),
     ("Table properties", TableConfig, "What `hoodie.properties` says; set when a table is made."),
 )

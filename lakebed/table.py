@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from lakebed.config.compaction_options import CompactionOptions
 from lakebed.config.option import bytes_of, warn_unknown
 from lakebed.config.options import ReadOptions, TableConfig, known_keys
 from lakebed.config.write_options import WriteOptions
@@ -25,6 +27,7 @@ from lakebed.read.shape import table_shape
 from lakebed.runner import LocalRunner
 from lakebed.services.check import check_table
 from lakebed.services.drop_metadata import is_half_dropped, remove_metadata
+from lakebed.services.inline import after_write
 from lakebed.services.services import Services
 from lakebed.storage.open import open_storage
 from lakebed.timeline.meta_client import MetaClient
@@ -97,9 +100,14 @@ class Table:
 
     @property
     def services(self) -> Services:
-        """Upkeep: `upgrade` and `downgrade`."""
+        """Upkeep: `compact`, `upgrade`, `downgrade` and the like."""
         self.refresh()
-        return Services(self._client, self._chosen_control({}), self._runner, self._options.memory, self.refresh)
+        return self._services({})
+
+    def _services(self, given: Mapping[str, str]) -> Services:
+        properties = {**self._properties, **given}
+        control = self._chosen_control(given)
+        return Services(self._client, control, self._runner, self._options.memory, self.refresh, properties)
 
     # ------------------------------------------------------------------ reading
     def scan(
@@ -207,7 +215,7 @@ class Table:
             raise InvalidRequest("delete takes either where= or keys=")
         writer = self._writer(options, memory, drop_metadata)
         result = writer.delete_where(where) if where is not None else writer.delete_keys(keys or ())
-        return self._done(result)
+        return self._done(result, options)
 
     def delete_partitions(
         self, partitions: Sequence[str], options: Options = None, drop_metadata: bool = False
@@ -215,7 +223,7 @@ class Table:
         """Let whole partitions vanish, named by path or as `column=value`."""
         if isinstance(partitions, str):
             raise InvalidRequest("delete_partitions takes a list", hint=f"Use [{partitions!r}].")
-        return self._done(self._writer(options, None, drop_metadata).delete_partitions(partitions))
+        return self._done(self._writer(options, None, drop_metadata).delete_partitions(partitions), options)
 
     def update(
         self,
@@ -229,7 +237,7 @@ class Table:
 
         t.update(set={"qty": "qty + 1"}, where="region = 'eu'")
         """
-        return self._done(self._writer(options, memory, drop_metadata).update(set, where))
+        return self._done(self._writer(options, memory, drop_metadata).update(set, where), options)
 
     def merge(
         self,
@@ -248,9 +256,15 @@ class Table:
         """
 
         def run(builder: MergeBuilder) -> CommitResult:
-            return self._done(run_merge(self._writer(options, memory, drop_metadata), builder))
+            writer = self._writer(options, memory, drop_metadata)
+            if not _is_spark_frame(builder.source):
+                return self._done(run_merge(writer, builder), options)
+            from lakebed.spark.carry import carried_rows
 
-        return MergeBuilder(run, source.toArrow() if _is_spark_frame(source) else source, on)
+            with carried_rows(builder.source, writer.client.storage) as rows:
+                return self._done(run_merge(writer, replace(builder, source=rows)), options)
+
+        return MergeBuilder(run, source, on)
 
     def _write(
         self, data: Any, operation: Operation, options: Options, memory: int | str | None, drop_metadata: bool
@@ -259,8 +273,8 @@ class Table:
         if _is_spark_frame(data):
             from lakebed.spark.write_job import write_frame
 
-            return self._done(write_frame(data, writer, operation))
-        return self._done(writer.write(data, operation))
+            return self._done(write_frame(data, writer, operation), options)
+        return self._done(writer.write(data, operation), options)
 
     def _writer(self, options: Options, memory: int | str | None, drop_metadata: bool = False) -> TableWriter:
         self.refresh()
@@ -268,6 +282,7 @@ class Table:
         warn_unknown(given, known_keys(), stacklevel=4)
         chosen = {**self._client.config.properties, **self._properties, **given}
         files = options if isinstance(options, WriteOptions) else WriteOptions.from_properties(chosen)
+        CompactionOptions.from_properties(chosen)  # what follows the write must not find out later
         control = self._chosen_control(given)
         if drop_metadata or self._drop_metadata or is_half_dropped(self._client):
             self._client = remove_metadata(self._client, control)
@@ -284,8 +299,9 @@ class Table:
         chosen = {**self._client.config.properties, **self._properties, **given}
         return self._control or Control.of(self._client.storage, TxnOptions.from_properties(chosen))
 
-    def _done(self, result: CommitResult) -> CommitResult:
+    def _done(self, result: CommitResult, options: Options) -> CommitResult:
         self.refresh()
+        after_write(self._services(options if isinstance(options, Mapping) else {}))
         return result
 
     def __repr__(self) -> str:

@@ -9,16 +9,18 @@ from typing import Annotated
 import typer
 
 from lakebed.cli.check import check
+from lakebed.cli.compact import compact
 from lakebed.cli.demo import demo
 from lakebed.cli.dump import hfile_app, log_app
 from lakebed.cli.output import errors
 from lakebed.cli.read import read
 from lakebed.cli.show import commit, config, show, slices, timeline
+from lakebed.cli.upkeep import archive, clean, downgrade, restore, rollback, savepoint, ttl, upgrade
 from lakebed.errors import InvalidRequest, LakebedError
 
 app = typer.Typer(
     name="lakebed",
-    help="Read and look into Apache Hudi tables: no Spark, no JVM.",
+    help="Read, look into and tidy Apache Hudi tables: no Spark, no JVM.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -26,6 +28,8 @@ app = typer.Typer(
 )
 for command in (show, timeline, slices, commit, config, read, check, demo):
     app.command()(command)
+for service in (compact, clean, archive, savepoint, restore, rollback, ttl, upgrade, downgrade):
+    app.command()(service)
 app.add_typer(log_app, name="log")
 app.add_typer(hfile_app, name="hfile")
 

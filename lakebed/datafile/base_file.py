@@ -5,9 +5,12 @@ HFile base files belong to the metadata table and are read by key, not as column
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pyarrow as pa
 
 from lakebed.datafile.orc_source import OrcSource
+from lakebed.datafile.parquet_metadata import Footers
 from lakebed.datafile.parquet_source import READ_BUFFER, ParquetSource
 from lakebed.datafile.source import ReadCounters, arrow_errors
 from lakebed.errors import CorruptTable, UnsupportedFormat
@@ -23,11 +26,19 @@ def open_base_file(
     key_column: str = RECORD_KEY,
     read_buffer: int = READ_BUFFER,
     counters: ReadCounters | None = None,
+    encoded: Collection[str] = (),
+    footers: Footers | None = None,
 ) -> ParquetSource | OrcSource:
     """The base file as a source of batches. `FileNotFoundError` when it is gone, `CorruptTable` when it is damaged."""
     path, size = (base_file, None) if isinstance(base_file, str) else (base_file.path, base_file.size)
     return open_source(
-        storage.open_input(path, size), path, key_column=key_column, read_buffer=read_buffer, counters=counters
+        storage.open_input(path, size),
+        path,
+        key_column=key_column,
+        read_buffer=read_buffer,
+        counters=counters,
+        encoded=encoded,
+        footers=footers,
     )
 
 
@@ -38,13 +49,23 @@ def open_source(
     key_column: str = RECORD_KEY,
     read_buffer: int = READ_BUFFER,
     counters: ReadCounters | None = None,
+    encoded: Collection[str] = (),
+    footers: Footers | None = None,
 ) -> ParquetSource | OrcSource:
     """An open file as a source, told by its first bytes."""
     with arrow_errors(label):
         file.seek(0)
         head = file.read(16)
     if head.startswith(b"PAR1"):
-        return ParquetSource(file, label, key_column=key_column, read_buffer=read_buffer, counters=counters)
+        return ParquetSource(
+            file,
+            label,
+            key_column=key_column,
+            read_buffer=read_buffer,
+            counters=counters,
+            encoded=encoded,
+            footers=footers,
+        )
     if head.startswith(b"ORC"):
         return OrcSource(file, label, key_column=key_column, counters=counters)
     if head.startswith(b"PARE"):

@@ -12,11 +12,12 @@ streams in chunks. Deletes come in one piece, HFile blocks too.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
 
 from lakebed.datafile.log_scan import ScannedLog
+from lakebed.datafile.parquet_metadata import Footers
 from lakebed.datafile.parquet_source import ParquetSource
 from lakebed.datafile.source import DEFAULT_BATCH_ROWS, ReadCounters
 from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
@@ -35,11 +36,11 @@ _HEAD = 32 * 1024
 _HFILE = "hfile"
 
 
-def open_log_file(storage: Storage, log: LogFile | str) -> ScannedLog:
+def open_log_file(storage: Storage, log: LogFile | str, footers: Footers | None = None) -> ScannedLog:
     """The file's blocks, from its headers alone; a path is taken apart by the grammar of names."""
     if isinstance(log, str):
         log = _log_file(storage, log)
-    return ScannedLog(log, tuple(_blocks(storage, log)))
+    return ScannedLog(log, tuple(_blocks(storage, log, footers)))
 
 
 def _log_file(storage: Storage, path: str) -> LogFile:
@@ -62,12 +63,12 @@ def _log_file(storage: Storage, path: str) -> LogFile:
     )
 
 
-def _blocks(storage: Storage, log: LogFile) -> Iterator[LogBlock]:
+def _blocks(storage: Storage, log: LogFile, footers: Footers | None) -> Iterator[LogBlock]:
     if not log.size:
         return
     head = storage.read_ranges(log.path, [(0, min(log.size, _HEAD))])[0]
     if head.startswith(PARQUET_MAGIC):
-        with _whole_parquet(storage, log.path, log.size) as source:
+        with _whole_parquet(storage, log.path, log.size, footers=footers) as source:
             yield block_from_footer(source.footer, log)
     elif head.startswith(MAGIC) or not log.native:
         yield from scan_blocks(_reader(storage, log.path, 0, head), log.size, log.path)
@@ -91,6 +92,8 @@ def read_block(
     batch_rows: int = DEFAULT_BATCH_ROWS,
     key_range: KeyRange | None = None,
     counters: ReadCounters | None = None,
+    encoded: Collection[str] = (),
+    footers: Footers | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a block.
 
@@ -101,7 +104,7 @@ def read_block(
     if block.kind in (BlockKind.COMMAND, BlockKind.CORRUPT):
         return
     if has_parquet_content(block):
-        with parquet_source(storage, block, counters=counters) as source:
+        with parquet_source(storage, block, counters=counters, encoded=encoded, footers=footers) as source:
             if block.kind is BlockKind.DELETE:
                 for batch in source.batches(batch_rows=batch_rows):
                     yield normalize_deletes(batch, ordering, block.file)
@@ -143,13 +146,20 @@ def has_parquet_content(block: LogBlock) -> bool:
     return block.kind is not BlockKind.HFILE_DATA
 
 
-def parquet_source(storage: Storage, block: LogBlock, *, counters: ReadCounters | None = None) -> ParquetSource:
+def parquet_source(
+    storage: Storage,
+    block: LogBlock,
+    *,
+    counters: ReadCounters | None = None,
+    encoded: Collection[str] = (),
+    footers: Footers | None = None,
+) -> ParquetSource:
     """A block's Parquet content as a source of its own, with sorted mark, key range and pruning."""
     if block.version != FORMAT_V1:
-        return _whole_parquet(storage, block.file, block.content_length, counters)
+        return _whole_parquet(storage, block.file, block.content_length, counters, encoded, footers)
     label = f"{block.file}[{block.content_offset}:+{block.content_length}]"
     part = FilePart(storage.open_input(block.file), block.content_offset, block.content_length)
-    return ParquetSource(pa.PythonFile(part, mode="r"), label, counters=counters)
+    return ParquetSource(pa.PythonFile(part, mode="r"), label, counters=counters, encoded=encoded, footers=footers)
 
 
 def hfile_reader(storage: Storage, block: LogBlock) -> HFileReader:
@@ -161,8 +171,16 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _whole_parquet(storage: Storage, path: str, size: int, counters: ReadCounters | None = None) -> ParquetSource:
-    return ParquetSource(storage.open_input(path, size), path, counters=counters)
+def _whole_parquet(
+    storage: Storage,
+    path: str,
+    size: int,
+    counters: ReadCounters | None = None,
+    encoded: Collection[str] = (),
+    footers: Footers | None = None,
+) -> ParquetSource:
+    file = storage.open_input(path, size)
+    return ParquetSource(file, path, counters=counters, encoded=encoded, footers=footers)
 
 
 def _content(storage: Storage, block: LogBlock) -> Callable[[int, int], bytes]:

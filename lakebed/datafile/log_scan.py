@@ -6,7 +6,8 @@
       - rolled back             a rollback command drops every earlier block of its target, whoever wrote in between
       - not committed           the caller's predicate: not completed, or completed after the time that is read
       - repeated                two tries of one task left the same block (old tables, BLOCK_IDENTIFIER)
-      - log-compacted           blocks of instants that a counting compacted block covers, directly or through another
+      - log-compacted           blocks of instants that a counting compacted block covers, directly or through another,
+                                and compacted blocks all of whose originals a later one covers
       = what is left; a compacted block stands where the newest instant it covers stood
 
 The last rule is what keeps an answer the same before and after a log compaction: by its own, later instant a compacted
@@ -217,7 +218,7 @@ def _attempt(block: LogBlock) -> tuple[int, int] | None:
 def _runs(live: Sequence[_Placed], base_instant_time: str | None, dropped: list[Dropped]) -> tuple[LogRun, ...]:
     """The blocks that no compacted block covers, compacted ones at their place."""
     covers = _covers([block for _, block in live])
-    covered = set().union(*covers.values()) if covers else set()
+    covered = set().union(*covers.values(), _superseded(covers)) if covers else set()
     last_place: dict[str, int] = {}
     for place, block in live:
         if block.instant_time not in covers:
@@ -231,7 +232,7 @@ def _runs(live: Sequence[_Placed], base_instant_time: str | None, dropped: list[
         elif instant not in covers:
             standing.append(((place, 0, place), block, instant))
         else:
-            originals = sorted(covers[instant] - covers.keys()) or sorted(covers[instant])
+            originals = sorted(_originals(covers, instant))
             if base_instant_time is not None and _is_in_base(originals, last_place, base_instant_time):
                 gone[index] = Why.IN_BASE
                 continue
@@ -261,6 +262,32 @@ def _covers(blocks: Sequence[LogBlock]) -> dict[str, set[str]]:
         for time in tuple(covers[instant]):
             covers[instant] |= covers.get(time, set())
     return covers
+
+
+def _originals(covers: Mapping[str, set[str]], instant: str) -> set[str]:
+    """What a log compaction covers, other log compactions looked through as far as their blocks are here."""
+    return (covers[instant] - covers.keys()) or covers[instant]
+
+
+def _superseded(covers: Mapping[str, set[str]]) -> set[str]:
+    """Log compactions all of whose originals a later one covers: it need not name them, only what they stood for."""
+    return {
+        older
+        for older in covers
+        if any(newer > older and _originals(covers, older) <= covers[newer] for newer in covers)
+    }
+
+
+def covered_by(blocks: Sequence[LogBlock], instants: Iterable[str]) -> tuple[str, ...]:
+    """The writes that the blocks of some instants stand for, oldest first: log compactions by what they merged.
+
+    A list of originals stays right when the compacted logs in between are cleaned away.
+    """
+    covers = _covers(blocks)
+    found: set[str] = set()
+    for instant in instants:
+        found |= _originals(covers, instant) if instant in covers else {instant}
+    return tuple(sorted(found))
 
 
 def _place_of(originals: Sequence[str], last_place: Mapping[str, int]) -> int:

@@ -5,24 +5,24 @@ ascending by record key. In such a file a key range cuts whole row groups and th
 by their statistics and rows by a mask. The smallest and largest key come from Parquet's statistics, which are in
 UTF-8 order; the footer's `hoodie_min/max_record_key` are in Java's order and count only where both orders agree.
 
-The footer's bytes are fetched once and read twice: by Arrow for the data, and by `format.parquet_footer` for everything
-that statistics and sizes tell, but only when that is asked for; a plain scan needs row counts alone.
+Text behind a small dictionary may be asked for as it is stored (`encoded`): numbers are cheaper to carry through a
+merge than text. `schema` speaks of the values all the same; batches show which columns came encoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakebed.datafile.parquet_metadata import Footers, read_metadata
 from lakebed.datafile.row_group_stats import column_stats, decoded_bytes, leaves_of_predicate
 from lakebed.datafile.source import DEFAULT_BATCH_ROWS, MAX_KEY, MIN_KEY, ReadCounters, arrow_errors, checked_schema
 from lakebed.errors import CorruptTable
-from lakebed.format.parquet_footer import MAGIC, TRAILER, Footer, footer_size, parse_footer
+from lakebed.format.parquet_footer import Footer
 from lakebed.format.parquet_statistics import bounds
 from lakebed.model.key_range import KeyRange, java_bound
 from lakebed.model.predicate import Predicate
@@ -32,9 +32,8 @@ from lakebed.model.schema_evolution import Renames
 SORTED_KEY = "lakebed.sorted"
 SORTED_UTF8 = "utf8"
 READ_BUFFER = 128 * 1024
-WHOLE_GROUP = 1024 * 1024
-_TAIL = 64 * 1024
-"""How much of the end is read at first: most footers fit, and a second read is a second request."""
+_NUMBER_BYTES = 4
+"""Of a place in a dictionary."""
 _ARROW_SCHEMA = "ARROW:schema"
 
 
@@ -60,25 +59,36 @@ class ParquetSource:
         key_column: str = RECORD_KEY,
         read_buffer: int = READ_BUFFER,
         counters: ReadCounters | None = None,
+        encoded: Collection[str] = (),
+        footers: Footers | None = None,
     ) -> None:
         self.label = label
         self.key_column = key_column
         self.counters = counters if counters is not None else ReadCounters()
         self._file = file
         with arrow_errors(label):
-            self._footer_bytes, self._footer_start = self._read_footer()
-            metadata = _arrow_metadata(self._footer_bytes)
+            known = footers.get(label) if footers is not None else None
+            self._metadata = known or read_metadata(file, label)
+            if footers is not None:
+                footers[label] = self._metadata
+            self._encoded = self._metadata.kept_encoded(set(encoded) - {key_column}) if encoded else []
             self._parquet = pq.ParquetFile(
                 file,
-                metadata=metadata,
+                metadata=self._metadata.arrow,
+                read_dictionary=self._encoded,
                 pre_buffer=False,
-                buffer_size=read_buffer if _is_large(metadata) else 0,
+                buffer_size=read_buffer if self._metadata.is_large else 0,
                 coerce_int96_timestamp_unit="us",
                 page_checksum_verification=True,
             )
             self.schema: pa.Schema = checked_schema(self._parquet.schema_arrow, label)
-            self.num_rows: int = metadata.num_rows
-            self._rows: list[int] = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+            self.num_rows: int = self._metadata.arrow.num_rows
+            self._rows = self._metadata.rows
+        for name in self._encoded:
+            position = self.schema.get_field_index(name)
+            kind = self.schema.field(position).type
+            if pa.types.is_dictionary(kind):
+                self.schema = self.schema.set(position, self.schema.field(position).with_type(kind.value_type))
         if any(count < 0 for count in self._rows) or sum(self._rows) != self.num_rows:
             total = sum(self._rows)
             raise CorruptTable(f"the footer counts {self.num_rows} rows, its row groups {total}", file=label)
@@ -140,17 +150,21 @@ class ParquetSource:
         high = max(known_highs) if len(known_highs) == len(highs) else java_bound(self.footer.get(MAX_KEY))
         return None if low is None and high is None else KeyRange(low, high)
 
+    @property
+    def group_rows(self) -> int:
+        """Rows of the largest row group."""
+        return max(self._rows, default=0)
+
     def row_bytes(self, columns: Sequence[str] | None = None) -> int:
-        """About how many bytes of Arrow memory a row takes; dictionaries count as decoded."""
+        """About how many bytes of Arrow memory a row takes; what comes encoded counts as numbers."""
         if not self.num_rows:
             return 1
-        wanted = None if columns is None else set(columns)
-        leaves = [leaf.index for leaf in self._details.leaves if wanted is None or leaf.path[0] in wanted]
+        wanted = set(self.schema.names if columns is None else columns)
+        values = wanted - set(self._encoded)
         total = 0
-        for index in {0, len(self._rows) // 2}:
-            rows = max(1, self._rows[index])
-            size = sum(decoded_bytes(chunk, rows) for chunk in self._details.columns(index, leaves))
-            total = max(total, size // rows)
+        for rows, chunks in self._metadata.samples:
+            size = sum(decoded_bytes(chunk, max(1, rows)) for chunk in chunks if chunk.leaf.path[0] in values)
+            total = max(total, size // max(1, rows) + _NUMBER_BYTES * len(wanted - values))
         return max(1, total)
 
     def prune(self, key_range: KeyRange | None, row_groups: Sequence[int] | None = None) -> list[int]:
@@ -235,11 +249,26 @@ class ParquetSource:
     def _read(
         self, row_groups: list[int], columns: list[str], batch_rows: int, *, quiet: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        rows = 0
-        expected = sum(self._rows[index] for index in row_groups)
+        """Batches of the row groups; one by one where they are about as large as a batch.
+
+        A finished row group then gives back its decoders, which take as much memory as its rows.
+        """
+        if 2 * self.group_rows > batch_rows:
+            parts = [[index] for index in row_groups]
+        else:
+            parts = [row_groups] if row_groups else []
+        for part in parts:
+            for batch in self._read_part(part, columns, batch_rows):
+                if not quiet:
+                    self.counters.rows_decoded += batch.num_rows
+                yield batch
+
+    def _read_part(self, row_groups: list[int], columns: list[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        left = sum(self._rows[index] for index in row_groups)
+        encoded = [name for name in self._encoded if name in columns]
         with arrow_errors(self.label):
             stream = self._parquet.iter_batches(batch_rows, row_groups=row_groups, columns=columns, use_threads=False)
-        while row_groups:
+        while stream is not None:
             with arrow_errors(self.label):
                 batch = next(stream, None)
                 if batch is None:
@@ -247,13 +276,16 @@ class ParquetSource:
                 if batch.schema.names != columns:
                     batch = batch.select(columns)
                 batch = batch.replace_schema_metadata(None)
-            rows += batch.num_rows
-            if not quiet:
-                self.counters.rows_decoded += batch.num_rows
+                for name in encoded:
+                    batch.column(name).validate(full=True)  # Arrow does not look whether a number is in the dictionary
+                left -= batch.num_rows
+                if not left:
+                    left -= sum(more.num_rows for more in stream)
+                    stream = None
             if batch.num_rows:
                 yield batch
-        if rows != expected:
-            raise CorruptTable(f"{rows} rows where the footer promises {expected}", file=self.label)
+        if left:
+            raise CorruptTable(f"{abs(left)} rows {'less' if left > 0 else 'more'} than promised", file=self.label)
 
     @cached_property
     def _key_leaf(self) -> int | None:
@@ -263,48 +295,11 @@ class ParquetSource:
             return None
         return self._details.leaf((self.key_column,))
 
-    @cached_property
+    @property
     def _details(self) -> Footer:
         """The footer as we read it ourselves, for statistics and sizes."""
-        found = parse_footer(self._footer_bytes, self.label, self._footer_start)
-        if [group.num_rows for group in found.row_groups] != self._rows:
-            raise CorruptTable("two readings of the footer differ", file=self.label, offset=self._footer_start)
-        return found
+        return self._metadata.details
 
     def _key_bounds(self, group: int, leaf: int) -> tuple[str | None, str | None]:
         low, high = bounds(self._details.column(group, leaf), self.label)
         return (None, None) if high == "" else (low, high)  # only empty keys: meta columns that are not filled
-
-    def _read_footer(self) -> tuple[bytes, int]:
-        """The footer's bytes and where they begin."""
-        size = self._file.size()
-        self._file.seek(max(0, size - _TAIL))
-        tail = self._file.read(min(size, _TAIL))
-        length = footer_size(tail[-TRAILER:], size, self.label)
-        start = size - TRAILER - length
-        if length + TRAILER > len(tail):
-            self._file.seek(start)
-            data = self._file.read(length)
-        else:
-            data = tail[-TRAILER - length : -TRAILER]
-        if len(data) != length:
-            raise CorruptTable("the footer breaks off", file=self.label, offset=start)
-        self._file.seek(0)
-        if self._file.read(len(MAGIC)) != MAGIC:
-            raise CorruptTable("the file does not begin as a Parquet file", file=self.label, offset=0)
-        return data, start
-
-
-def _is_large(metadata: pq.FileMetaData) -> bool:
-    """Whether columns must be read through a buffer to bound memory.
-
-    Where they need not be, reading them whole takes fewer requests, and a page whose header lies about its size is
-    found out before Arrow allocates for it: the buffered reader takes up to 2 GB for such a page.
-    """
-    groups = (metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    return any(size > WHOLE_GROUP for size in groups)
-
-
-def _arrow_metadata(footer: bytes) -> Any:
-    """Arrow's view of the footer, through a file that has nothing else."""
-    return pq.read_metadata(pa.BufferReader(b"".join((MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC))))

@@ -22,25 +22,24 @@ from lakebed.config.options import ReadOptions
 from lakebed.datafile.base_file import open_base_file
 from lakebed.datafile.log_file import has_parquet_content, open_log_file, parquet_source, read_block
 from lakebed.datafile.log_scan import LogRun, LogScan, scan_slice
+from lakebed.datafile.parquet_metadata import Footers
 from lakebed.datafile.parquet_source import ParquetSource
 from lakebed.datafile.source import ReadCounters
 from lakebed.errors import CorruptTable
 from lakebed.merge.hash_merge import hash_merge
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import Run
-from lakebed.merge.sorted_merge import sorted_merge
+from lakebed.merge.sorted_merge import RUN_OVERHEAD, sorted_merge
 from lakebed.model.files import FileSlice
 from lakebed.model.internal_schema import SchemaHistory, renames
 from lakebed.model.key_range import KeyRange
 from lakebed.model.predicate import Predicate
 from lakebed.model.record_key import KeyGenerator, record_key_array
 from lakebed.model.schema import COMMIT_TIME, IS_DELETED, OPERATION, RECORD_KEY, avro_to_arrow
-from lakebed.model.schema_evolution import Renames, resolve
+from lakebed.model.schema_evolution import Renames, plain, resolve
 from lakebed.storage.storage import Storage
 
 OpenRows = Callable[[int], Iterator[pa.RecordBatch]]
-RUN_OVERHEAD = 4 << 20
-"""What an open file takes besides its window: decoders, dictionaries, a page of every column."""
 LSM_TREE = "lsm_tree"
 PARQUET = "parquet"
 
@@ -176,32 +175,47 @@ class FileGroupReader:
     def _merged_rows(
         self, piece: FileSlice, wanted: pa.Schema, counters: ReadCounters | None
     ) -> Iterator[pa.RecordBatch]:
-        runs = self.runs(piece, wanted, counters)
-        merge = sorted_merge if self.shape.layout == LSM_TREE else hash_merge
+        is_lsm = self.shape.layout == LSM_TREE
+        runs = self.runs(piece, wanted, counters, encoded=is_lsm and self.shape.rule.picks_whole_records)
+        merge = sorted_merge if is_lsm else hash_merge
         memory = merge_share(self.options.memory, len(runs))
         yield from merge(runs, self.shape.rule, wanted, memory=memory, read_buffer=self.options.read_buffer)
 
-    def runs(self, piece: FileSlice, wanted: pa.Schema, counters: ReadCounters | None = None) -> list[Run]:
-        """The base file and every block that counts, oldest first, each at the table's schema."""
-        scanned = self.scan(piece).runs
+    def runs(
+        self,
+        piece: FileSlice,
+        wanted: pa.Schema,
+        counters: ReadCounters | None = None,
+        *,
+        encoded: bool = False,
+    ) -> list[Run]:
+        """The base file and every block that counts, oldest first, each at the table's schema.
+
+        With `encoded`, text that a file keeps behind small dictionaries comes so; for merges that choose rows.
+        """
+        footers: Footers = {}
+        scanned = self.scan(piece, footers).runs
         base = piece.base_file
         late = base is not None and any(run.stands_at < base.instant_time for run in scanned)
         columns = self._columns([*wanted.names, *self._rule_columns(ties_by_commit=late)])
         found: list[Run] = []
         if base is not None:
-            with open_base_file(self.storage, base) as source:
+            texts = self._encodable(columns) if encoded else ()
+            with open_base_file(self.storage, base, encoded=texts, footers=footers) as source:
                 is_sorted, row_bytes = source.is_sorted, source.row_bytes(columns.names)
             found.append(
                 Run(
                     age=0,
                     is_sorted=is_sorted,
-                    open=self._keyed(lambda rows: self._open_base(piece, columns, rows, counters)),
+                    open=self._keyed(
+                        lambda rows: self._open_base(piece, columns, rows, counters, footers, encoded=encoded)
+                    ),
                     instant_time=base.instant_time,
                     row_bytes=row_bytes,
                     label=base.path,
                 )
             )
-        found += [self._log_run(run, columns, counters) for run in scanned]
+        found += [self._log_run(run, columns, counters, footers, encoded=encoded) for run in scanned]
         return found
 
     def _keyed(self, open_rows: OpenRows) -> OpenRows:
@@ -216,10 +230,10 @@ class FileGroupReader:
 
         return opened
 
-    def scan(self, piece: FileSlice) -> LogScan:
+    def scan(self, piece: FileSlice, footers: Footers | None = None) -> LogScan:
         """Which log blocks of a slice count; damage in a committed log is an error, not a gap."""
         here = {log.instant_time for log in piece.log_files}
-        files = [open_log_file(self.storage, log) for log in piece.log_files]
+        files = [open_log_file(self.storage, log, footers) for log in piece.log_files]
         base = piece.base_file
         scan = scan_slice(
             files,
@@ -231,11 +245,19 @@ class FileGroupReader:
         return scan
 
     def _open_base(
-        self, piece: FileSlice, wanted: pa.Schema, rows: int, counters: ReadCounters | None
+        self,
+        piece: FileSlice,
+        wanted: pa.Schema,
+        rows: int,
+        counters: ReadCounters | None,
+        footers: Footers | None = None,
+        *,
+        encoded: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         base = piece.base_file
         assert base is not None
-        with open_base_file(self.storage, base, counters=counters) as source:
+        texts = self._encodable(wanted)
+        with open_base_file(self.storage, base, counters=counters, encoded=texts, footers=footers) as source:
             names = self._renames(base.instant_time)
             project = resolve(source.schema, wanted, renames=names, file=base.path)
             row_groups = None
@@ -248,20 +270,26 @@ class FileGroupReader:
                 key_range=self.key_range,
             )
             for batch in batches:
-                yield project(batch)
+                yield project(batch) if encoded else plain(project(batch))
 
-    def _log_run(self, run: LogRun, columns: pa.Schema, counters: ReadCounters | None) -> Run:
+    def _log_run(
+        self, run: LogRun, columns: pa.Schema, counters: ReadCounters | None, footers: Footers, *, encoded: bool
+    ) -> Run:
         block = run.block
-        is_sorted, row_bytes, stored = False, None, None
+        is_sorted, row_bytes, group_rows, stored = False, None, None, None
+        texts = self._encodable(columns)
         if has_parquet_content(block):
-            with parquet_source(self.storage, block) as source:
+            with parquet_source(self.storage, block, encoded=texts if encoded else (), footers=footers) as source:
                 is_sorted, row_bytes, stored = source.is_sorted, source.row_bytes(columns.names), source.schema
+                group_rows = source.group_rows
         age = run.rank + 1
         if run.is_delete:
             ordering = [self.shape.schema.field(name) for name in self.shape.rule.ordering]
 
             def open_deletes(rows: int) -> Iterator[pa.RecordBatch]:
-                for batch in read_block(self.storage, block, ordering=ordering, batch_rows=rows, counters=counters):
+                for batch in read_block(
+                    self.storage, block, ordering=ordering, batch_rows=rows, counters=counters, footers=footers
+                ):
                     names = [self.shape.rule.key, *self.shape.rule.ordering]
                     yield batch.rename_columns(names)
 
@@ -283,8 +311,10 @@ class FileGroupReader:
                 batch_rows=rows,
                 key_range=self.key_range,
                 counters=counters,
+                encoded=texts,
+                footers=footers,
             ):
-                yield project(batch)
+                yield project(batch) if encoded else plain(project(batch))
 
         return Run(
             age,
@@ -293,6 +323,7 @@ class FileGroupReader:
             is_partial=run.is_partial,
             instant_time=run.stands_at,
             row_bytes=row_bytes,
+            group_rows=group_rows,
             label=block.file,
         )
 
@@ -337,6 +368,11 @@ class FileGroupReader:
         names += [COMMIT_TIME] if ties_by_commit else []
         names += list(self.shape.virtual_key.columns) if self.shape.virtual_key else []
         return [name for name in names if name is not None and name in self.shape.schema.names]
+
+    def _encodable(self, columns: pa.Schema) -> list[str]:
+        """Text columns that nobody looks into before the merge is done."""
+        looked_into = set(self._rule_columns(ties_by_commit=False))
+        return [item.name for item in columns if pa.types.is_string(item.type) and item.name not in looked_into]
 
     def _renames(self, instant_time: str) -> Renames:
         history = self.shape.history

@@ -1,7 +1,8 @@
 """Rows chosen, columns copied: from row numbers of a window to output batches, with as few copies as possible.
 
     long stretches of one piece     go out as zero-copy slices
-    everything else                 the parts of a column are joined, and Arrow takes the rows
+    everything else                 the parts are joined, and Arrow takes the rows, all columns in one call where it
+                                    can be; text behind dictionaries is taken as numbers, and becomes text only here
 
 Measured on 48,000-row windows of 15 columns, a fifth of the rows replaced from logs: joining and taking costs 2 ns a
 number and 7 ns a string; `take` on a chunked array is 1.3 to 2 times slower, `replace_with_mask` 3 times, and numpy
@@ -19,7 +20,7 @@ import pyarrow as pa
 
 from lakebed.merge.record_merger import Op
 from lakebed.merge.runs import OP_COLUMN
-from lakebed.merge.vectors import Ints, index_array, index_array_with_nulls
+from lakebed.merge.vectors import Ints, index_array, index_array_with_nulls, take
 from lakebed.merge.window import Window, concat
 
 _SLICE_ROWS = 1024  # shorter stretches are cheaper to copy than to hand out as batches of their own
@@ -51,7 +52,8 @@ def slice_out(batch: pa.RecordBatch, schema: pa.Schema, op: Op = Op.ROW) -> pa.R
     for wanted in schema:
         index = batch.schema.get_field_index(wanted.name)
         if index >= 0:
-            arrays.append(batch.column(index))
+            column = batch.column(index)
+            arrays.append(column if column.type == wanted.type else column.cast(wanted.type))
         elif wanted.name == OP_COLUMN:
             arrays.append(_ops_array(np.full(batch.num_rows, op, np.int8)))
         else:
@@ -72,7 +74,7 @@ def materialise(window: Window, chosen: Chosen, schema: pa.Schema) -> Iterator[p
             yield from _slices(window, int(rows[start]), end - start, schema)
         else:
             ops = None if chosen.ops is None else chosen.ops[start:end]
-            yield _gather(window, Chosen(rows[start:end], ops), schema)
+            yield _gather(window, Chosen(rows[start:end], ops), schema, is_last=end == len(rows))
 
 
 def _stretches(rows: Ints) -> Iterator[tuple[int, int, bool]]:
@@ -105,30 +107,42 @@ def _slices(window: Window, first: int, count: int, schema: pa.Schema) -> Iterat
         first, count, piece = first + rows, count - rows, piece + 1
 
 
-def _gather(window: Window, chosen: Chosen, schema: pa.Schema) -> pa.RecordBatch:
-    """Copy the chosen rows, column after column."""
-    extra, index = chosen.extra, index_array(chosen.rows)
+def _gather(window: Window, chosen: Chosen, schema: pa.Schema, *, is_last: bool = False) -> pa.RecordBatch:
+    """Copy the chosen rows: all columns in one call where every part has them, else column after column."""
+    index = index_array(chosen.rows)
+    if chosen.ops is None and chosen.extra is None and not chosen.picks:
+        joined = window.joined(schema.names)
+        if joined is not None:
+            if is_last:
+                window.release()
+            taken = take(joined, index)
+            del joined
+            return slice_out(taken, schema)
     # rows of files of tombstones have the highest numbers: a column that never shows them need not hold them
-    limit = window.data_rows if chosen.ops is None and extra is None else None
+    limit = window.data_rows if chosen.ops is None and chosen.extra is None else None
     arrays = []
     for wanted in schema:
         if wanted.name == OP_COLUMN:
             assert chosen.ops is not None
             arrays.append(_ops_array(chosen.ops))
             continue
-        parts = window.columns(wanted.name, limit)
-        if extra is not None:
-            at = extra.schema.get_field_index(wanted.name)
-            parts.append(extra.column(at) if at >= 0 else pa.nulls(extra.num_rows, wanted.type))
-        picked = chosen.picks.get(wanted.name)
-        if picked is None:
-            array = concat(parts).take(index)
-        else:
-            rows = chosen.rows.copy()
-            rows[picked[0]] = picked[1]
-            array = concat(parts).take(index_array_with_nulls(rows))
+        array = _picked(window, chosen, wanted, index, limit)
         arrays.append(array if array.type == wanted.type else array.cast(wanted.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _picked(window: Window, chosen: Chosen, wanted: pa.Field, index: pa.Array, limit: int | None) -> pa.Array:
+    """The chosen rows of one column."""
+    parts = window.columns(wanted.name, limit)
+    if chosen.extra is not None:
+        at = chosen.extra.schema.get_field_index(wanted.name)
+        parts.append(chosen.extra.column(at) if at >= 0 else pa.nulls(chosen.extra.num_rows, wanted.type))
+    picked = chosen.picks.get(wanted.name)
+    if picked is None:
+        return take(concat(parts), index)
+    rows = chosen.rows.copy()
+    rows[picked[0]] = picked[1]
+    return take(concat(parts), index_array_with_nulls(rows))
 
 
 def _ops_array(ops: npt.NDArray[np.int8]) -> pa.Array:

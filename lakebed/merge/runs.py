@@ -32,6 +32,8 @@ class Run:
     is_partial: bool = False
     instant_time: str = ""
     row_bytes: int | None = None
+    group_rows: int | None = None
+    """Rows that the file keeps together: decoding them at once costs no more memory than decoding some of them."""
     label: str | None = None
 
     @property

@@ -11,7 +11,7 @@ are merged into one in a pass of their own; nothing is folded there, so the answ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -26,6 +26,8 @@ from lakebed.merge.windows import Source, guess_row_bytes, windows
 
 SMALLEST_WINDOW = 256 << 10  # bytes; below this a source is read in crumbs, and a pass is cheaper
 READ_BUFFER = 10 << 20
+RUN_OVERHEAD = 4 << 20
+"""What an open file takes besides its window: decoders, dictionaries, a page of every column."""
 
 
 def sorted_merge(
@@ -97,7 +99,8 @@ def open_sources(
     while at < len(numbered):
         number, run = numbered[at]
         if run.is_sorted:
-            plans.append(_Plan(number, run.open, run.row_bytes, trusted=True, unique=True, name=run.name))
+            plan = _Plan(number, run.open, run.row_bytes, trusted=True, unique=True, name=run.name)
+            plans.append(replace(plan, group_rows=run.group_rows))
             at += 1
             continue
         end = at  # neighbouring unsorted runs are sorted together, the base on its own: its rows are many
@@ -113,7 +116,7 @@ def open_sources(
     fan_in = max(2, memory // (2 * SMALLEST_WINDOW) - 1)
     while len(plans) > fan_in:
         plans = _one_level(plans, facts, spill, fan_in, memory)
-    return _open(plans, facts, memory, read_buffer)
+    return _open(plans, facts, memory, read_buffer, encoded=True)
 
 
 def work_share(memory: int) -> int:
@@ -121,13 +124,15 @@ def work_share(memory: int) -> int:
     return max(1, memory // 6)
 
 
-def _open(plans: Sequence[_Plan], facts: RunFacts, memory: int, read_buffer: int) -> list[Source]:
+def _open(
+    plans: Sequence[_Plan], facts: RunFacts, memory: int, read_buffer: int, *, encoded: bool = False
+) -> list[Source]:
     """Open sources; the base gets its full read buffer first, for its rows are the most."""
     with_base = plans[0].is_base(facts) if plans else False
-    base = min(read_buffer, memory // 8) if with_base else 0
+    base = min(read_buffer, memory // 10) if with_base else 0
     others = len(plans) - with_base
     log = min(read_buffer, (memory // 2 - base) // max(others, 1))
-    return [plan.open_source(facts, max(1, base if plan.is_base(facts) else log)) for plan in plans]
+    return [plan.open_source(facts, max(1, base if plan.is_base(facts) else log), encoded) for plan in plans]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +145,16 @@ class _Plan:
     trusted: bool
     unique: bool
     name: str
+    group_rows: int | None = None
 
     def is_base(self, facts: RunFacts) -> bool:
         return self.number is not None and bool(facts.is_base[self.number])
 
-    def open_source(self, facts: RunFacts, window_bytes: int) -> Source:
+    def open_source(self, facts: RunFacts, window_bytes: int, encoded: bool) -> Source:
+        row_bytes = self.row_bytes or guess_row_bytes(facts.schema)
+        together = (self.group_rows or 0) * row_bytes
+        if SMALLEST_WINDOW <= together <= RUN_OVERHEAD:
+            window_bytes = together  # a row group in pieces keeps its decoders, which take as much as its rows
         return Source(
             self.open_rows,
             facts,
@@ -153,7 +163,8 @@ class _Plan:
             trusted=self.trusted,
             unique=self.unique,
             window_bytes=window_bytes,
-            row_bytes=self.row_bytes or guess_row_bytes(facts.schema),
+            row_bytes=row_bytes,
+            encoded=encoded,
         )
 
 

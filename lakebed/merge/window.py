@@ -18,7 +18,8 @@ from lakebed.errors import CorruptTable
 from lakebed.merge.keys import Keys, WindowHeads, heads_of
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import COMMIT_TIME, IS_DELETED, OPERATION, ROW_COLUMN, RUN_COLUMN, Run
-from lakebed.merge.vectors import Bools, Ints, index_array, is_text, numbers, truths
+from lakebed.merge.vectors import Bools, Ints, index_array, is_text, numbers, take, truths
+from lakebed.model.schema_evolution import decoded
 
 _GONE = ("D", "-U")
 
@@ -38,11 +39,15 @@ class RunFacts:
         helpers += [rule.delete_field] if rule.delete_field else []
         helpers += [COMMIT_TIME] if rule.by_event_time else []
         self.wanted = frozenset(schema.names) | frozenset(helpers)
+        self._may_stay_encoded = frozenset(schema.names) - frozenset(helpers) | {COMMIT_TIME}
         self.marks = frozenset([IS_DELETED, OPERATION] + ([rule.delete_field] if rule.delete_field else []))
         self._types = {field.name: field.type for field in schema}
 
-    def conform(self, batch: pa.RecordBatch, number: int | None) -> pa.RecordBatch:
-        """Only the columns the merge needs, in the types it hands out."""
+    def conform(self, batch: pa.RecordBatch, number: int | None, *, encoded: bool = False) -> pa.RecordBatch:
+        """Only the columns the merge needs, in the types it hands out.
+
+        With `encoded`, text that came behind a dictionary stays so, but for columns that the merge looks into.
+        """
         names = [name for name in batch.schema.names if name in self.wanted]
         name_of = self.runs[number].name if number is not None else "merged runs"
         if number is not None and not self.columns[number]:
@@ -55,7 +60,7 @@ class RunFacts:
             wanted = self._types.get(name, column.type)
             if name == self.rule.key and not is_text(wanted):
                 wanted = pa.string()
-            if column.type != wanted:
+            if column.type != wanted and not (encoded and name in self._may_stay_encoded and _encodes(column, wanted)):
                 try:
                     column = column.cast(wanted)
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -146,6 +151,29 @@ class Window:
                 self._parts.append(_join(group))
         return self._parts
 
+    def joined(self, names: list[str]) -> pa.RecordBatch | None:
+        """The rows that are not in files of tombstones, with these columns; None unless all parts have them alike."""
+        rows = self.data_rows
+        found: list[pa.RecordBatch] = []
+        for part in self.parts:
+            if rows <= 0:
+                break
+            rows -= part.num_rows
+            if part.schema.names != names:
+                if not set(names) <= set(part.schema.names):
+                    return None
+                part = part.select(names)
+            if found and not part.schema.equals(found[0].schema):
+                return None
+            found.append(part)
+        return _join(found) if found else None
+
+    def release(self) -> None:
+        """Forget the rows: they have been copied, and whoever made the window still holds it."""
+        for pieces in self.sources:
+            pieces.clear()
+        self.pieces, self._parts, self._columns = [], [], {}
+
     def column(self, name: str) -> pa.Array:
         """One column of all rows as one array; null where a run does not have it."""
         found = self._columns.get(name)
@@ -169,15 +197,19 @@ class Window:
                 continue
             column = part.column(index)
             known = known or column.type
-            found.append(column if column.type == known else column.cast(known))
+            found.append(column)
+        present = [column for column in found if column is not None]
+        if present and known is not None and all(_encodes(column, known) for column in present):
+            known = present[0].type
+        found = [column if column is None or column.type == known else column.cast(known) for column in found]
         if missing:
             sizes = iter(missing)
             return [pa.nulls(next(sizes), known or pa.null()) if column is None else column for column in found]
         return found
 
     def take(self, name: str, rows: Ints) -> pa.Array:
-        """One column of some rows."""
-        return self.column(name).take(index_array(rows))
+        """One column of some rows, as values."""
+        return decoded(take(self.column(name), index_array(rows)))
 
     def has(self, name: str) -> bool:
         return any(part.schema.get_field_index(name) >= 0 for part in self.parts)
@@ -207,6 +239,11 @@ class Window:
                 flags = np.zeros(self.num_rows, np.bool_) if flags is None else flags
                 flags[self.offsets[at] : self.offsets[at + 1]] = own
         return flags
+
+
+def _encodes(column: pa.Array, wanted: pa.DataType) -> bool:
+    """Whether a column holds numbers of a dictionary of such values."""
+    return bool(pa.types.is_dictionary(column.type) and column.type.value_type == wanted)
 
 
 def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

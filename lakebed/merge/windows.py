@@ -5,8 +5,9 @@
     log 2  |....e......m|...............        so every key up to it is complete and can be merged
                          watermark
 
-Then the source whose last key it was reads on. The loser tree keeps the sources by last buffered key, so the next
-watermark costs ceil(log2 k) comparisons; memory is what is buffered, whatever the length of the files.
+Then the source whose last key it was reads on, and with it all that have little left: sources that ran dry one after
+the other would each end a window of their own. The loser tree keeps the sources by last buffered key, so the next
+watermark costs ceil(log2 k) comparisons where one source read; memory is what is buffered, whatever the files' length.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Source:
         unique: bool,
         window_bytes: int,
         row_bytes: int,
+        encoded: bool = False,
     ) -> None:
         self.unique = unique  # no key repeats within this source
         self._trusted = trusted  # the file says it is sorted: check that it is
@@ -56,6 +58,7 @@ class Source:
         self._number = number
         self._name = name
         self._window_bytes = window_bytes
+        self._encoded = encoded  # text behind dictionaries may stay so
         self._batches = self._start(open_rows, max(1, window_bytes // max(row_bytes, 1)))
         self._buffer: list[Piece] = []
         self._last: bytes | None = None
@@ -79,17 +82,18 @@ class Source:
             del first
             yield from batches
 
-    def fill(self) -> None:
-        """Read on until the buffer holds about a window, and at least one complete key."""
+    def fill(self) -> bool:
+        """Read on until the buffer holds about half a window, and at least one complete key; whether rows came."""
+        before = len(self._buffer)
         held = sum(piece.batch.num_rows * piece.row_bytes for piece in self._buffer)
         while not self._exhausted and (held < self._window_bytes // 2 or self.watermark is None):
             batch = next(self._batches, None)
             if batch is None:
                 self._exhausted = True
-                return
+                return True
             if not batch.num_rows:
                 continue
-            batch = self._facts.conform(batch, self._number)
+            batch = self._facts.conform(batch, self._number, encoded=self._encoded)
             column = batch.column(self._facts.rule.key)
             check_keys(column, self._name)
             keys = Keys(column)
@@ -100,6 +104,7 @@ class Source:
             size = batch.nbytes
             self._buffer.append(Piece(batch, keys, self._number, max(1, size // batch.num_rows)))
             held += size
+        return len(self._buffer) > before
 
     @property
     def watermark(self) -> bytes | None:
@@ -167,9 +172,12 @@ def windows(sources: Sequence[Source], facts: RunFacts, *, most_bytes: int) -> I
                 yield Window(cuts, unique, facts)
         if bound is None:
             return
-        reader = sources[tree.winner]
-        reader.fill()
-        tree.advance(reader.watermark)
+        others = [source.fill() for number, source in enumerate(sources) if number != tree.winner]
+        sources[tree.winner].fill()
+        if any(others):
+            tree = LoserTree([source.watermark for source in sources])
+        else:
+            tree.advance(sources[tree.winner].watermark)
 
 
 def _split(cuts: list[list[Piece]], most_bytes: int) -> Iterator[list[list[Piece]]]:

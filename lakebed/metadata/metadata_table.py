@@ -66,6 +66,9 @@ class MetadataCommits:
     def pending_compactions(self) -> Mapping[FileGroupId, tuple[str, ...]]:
         return self.own.pending_compactions()
 
+    def log_compacted_by(self, file: BaseFile | LogFile) -> str | None:
+        return self.own.log_compacted_by(file)
+
     def prefetch(self, begins: Iterable[str]) -> None:
         self.own.prefetch(begins)
 

@@ -52,8 +52,16 @@ class Projection:
             if position < 0:
                 raise CorruptTable(f"the column {name!r} is missing from a batch", file=self.file)
             array = batch.column(position)
-            arrays.append(array if convert is None else self._convert(convert, array, wanted))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+            arrays.append(array if convert is None else self._convert(convert, decoded(array), wanted))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema_of(arrays))
+
+    def _schema_of(self, arrays: list[Any]) -> pa.Schema:
+        """The reader's schema, where columns that came as numbers of a dictionary stay so."""
+        schema = self.schema
+        for position, array in enumerate(arrays):
+            if pa.types.is_dictionary(array.type):
+                schema = schema.set(position, schema.field(position).with_type(array.type))
+        return schema
 
     def _convert(self, convert: _Convert, array: Any, wanted: pa.Field) -> Any:
         try:
@@ -88,6 +96,20 @@ def resolve(
     return Projection(reader_schema, names, identity, file, tuple(steps))
 
 
+def decoded(array: Any) -> Any:
+    """An array of the values themselves, whether it came as numbers of a dictionary or not."""
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch whose columns all hold their values themselves."""
+    for position, kind in enumerate(batch.schema.types):
+        if pa.types.is_dictionary(kind):
+            field = batch.schema.field(position).with_type(kind.value_type)
+            batch = batch.set_column(position, field, batch.column(position).dictionary_decode())
+    return batch
+
+
 class _Resolver:
     def __init__(self, renames: Renames, file: str | None) -> None:
         self._renames = renames
@@ -107,7 +129,7 @@ class _Resolver:
             return None if not self._renamed_below(path) else self._nested(source, target, path)
         if types.is_dictionary(source):
             then = self.convert(source.value_type, target, path)
-            return lambda array: _then(array.dictionary_decode(), then)
+            return lambda array: _then(decoded(array), then)
         if types.is_null(source):
             return lambda array: pa.nulls(len(array), target)
         if types.is_nested(source) or types.is_nested(target):

@@ -125,14 +125,15 @@ def _check_not_before_first(client: MetaClient, time: object, at: str) -> None:
     first = min((i.completion_time for i in client.completed_writes() if i.completion_time), default=None)
     if first is None or comparable(at) >= comparable(first):
         return
-    archived = client.history.timeline().writes.in_completion_order()
-    if archived and archived[0].completion_time:
-        first = min(first, archived[0].completion_time)
+    archived = client.history.first_completed((Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT))
+    if archived is not None and archived.completion_time:
+        first = min(first, archived.completion_time)
     if comparable(at) < comparable(first):
-        instant = next(i for i in client.full_timeline.in_completion_order() if i.completion_time == first)
+        instant = next((i for i in client.completed_writes() if i.completion_time == first), archived)
+        name = instant.requested_time if instant is not None else first
         raise InvalidRequest(
             f"the table had no commit yet as of {time}",
-            hint=f"The earliest instant that can be read is {instant.requested_time} (completed {first}).",
+            hint=f"The earliest instant that can be read is {name} (completed {first}).",
         )
 
 
@@ -151,9 +152,7 @@ def resolve_range(
     until = None if end is None else _range_end(client, end)
     if until is not None and comparable(until) < comparable(after):
         raise InvalidRequest(f"the range ends ({end}) before it starts ({start})", hint="Swap start and end.")
-    writes = client.full_timeline.of_actions(Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
-    chosen = writes.completed_within(after, until)
-    return TimeRange(at=until, start=after, commits=frozenset(i.requested_time for i in chosen))
+    return TimeRange(at=until, start=after, commits=client.writes_within(after, until))
 
 
 def _range_end(client: MetaClient, value: str | dt.datetime | dt.date) -> str:

@@ -92,12 +92,15 @@ def check_named_files(listing: Listing) -> Iterator[Finding]:
 
 
 def _needed(listing: Listing) -> set[str]:
-    """Files of the newest slice of every living group, lost ones included: what a snapshot reads."""
+    """Files of the newest slice of every living group, lost ones included; not logs that a log compaction replaced."""
     client = listing.client
     reported = {info.path: info for files in listing.commits.written().values() for info in files}
     view = FileSystemView(_Reported(listing, reported), TimelineCommits(client))
-    pieces = (piece for partition in view.partitions() for piece in view.slices(partition))
-    return {file.path for piece in pieces for file in piece.files}
+    needed: set[str] = set()
+    for piece in (piece for partition in view.partitions() for piece in view.slices(partition)):
+        begins = {log.instant_time for log in piece.log_files}
+        needed.update(file.path for file in piece.files if view.commits.log_compacted_by(file) not in begins)
+    return needed
 
 
 @dataclass(frozen=True, slots=True)

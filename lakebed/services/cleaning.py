@@ -4,23 +4,93 @@
     run    delete, then publish what was deleted
 
 Deleting again what is gone is fine, so a clean that died is simply run again. Times before `earliest_to_retain` can no
-longer be travelled to, and readers of any kind find that on the timeline.
+longer be travelled to, and readers of any kind find that on the timeline. What may go is decided from a listing made
+without the lock: a file that no state needs is never needed again, unless the table is set back. Under the lock only
+that is looked at anew, and what savepoints and plans name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from lakebed.errors import CorruptTable
-from lakebed.model.actions import CleanMetadata, CleanPartition, CleanPlan, InstantRef
+from lakebed.config.upkeep_options import CleanOptions, CleanPolicy
+from lakebed.errors import ConflictError, CorruptTable
+from lakebed.model.actions import CleanMetadata, CleanPartition, CleanPlan, CommitMetadata, InstantRef
 from lakebed.model.instant import Action, Instant
+from lakebed.services.cleaning_policy import Expendable, Retention, expendable, protected_files, retention
 from lakebed.storage.storage import joined
-from lakebed.timeline.meta_client import MetaClient
+from lakebed.timeline.clock import comparable
+from lakebed.timeline.meta_client import EARLIEST_KEY, MetaClient
 from lakebed.txn.control import Control
 from lakebed.txn.rollback import absolute_path, delete_all
 from lakebed.txn.transaction import Transaction, schedule
+from lakebed.view.file_system_view import FileSystemView
 
-POLICY = "KEEP_LATEST_COMMITS"
+POLICY = CleanPolicy.COMMITS
+SAVEPOINTS_KEY = "savepointed_timestamps"
+"""Where Hudi's cleans say which savepoints there were: when one is gone since, its files are looked at again."""
+
+
+def clean(
+    client: MetaClient, control: Control, options: CleanOptions, *, incremental: bool = False
+) -> tuple[Instant, ...]:
+    """Finish cleans that are under way, then plan and run one; the cleans that were completed.
+
+    `incremental` looks only into the partitions that writes touched which left the retained range since the last clean.
+    """
+    control.require_metadata_writer(client)
+    done = finish_cleans(client, control)
+    planned = plan_clean(client.reload(), control, options, incremental=incremental)
+    return done if planned is None else (*done, run_clean(client, planned, control))
+
+
+def is_clean_due(client: MetaClient, options: CleanOptions) -> bool:
+    """Whether an automatic clean is worth planning: by the names on the timeline alone."""
+    if client.timeline.pending.of_actions(Action.CLEAN).instants:
+        return True
+    writes = client.timeline.completed.writes.instants
+    cleans = client.timeline.completed.of_actions(Action.CLEAN).instants
+    last = comparable(cleans[-1].requested_time) if cleans else ""
+    since = [write for write in writes if comparable(write.requested_time) > last]
+    needed = {CleanPolicy.COMMITS: options.commits, CleanPolicy.FILE_VERSIONS: options.versions}
+    return len(since) >= options.every and len(writes) > needed.get(options.policy, 1)
+
+
+def finish_cleans(client: MetaClient, control: Control) -> tuple[Instant, ...]:
+    """Run cleans that somebody planned and did not finish; those that are being run by others are left alone."""
+    done = []
+    for instant in client.timeline.pending.of_actions(Action.CLEAN):
+        try:
+            done.append(run_clean(client, instant, control))
+        except ConflictError:
+            continue
+    return tuple(done)
+
+
+def plan_clean(
+    client: MetaClient, control: Control, options: CleanOptions, *, incremental: bool = False
+) -> Instant | None:
+    """Put a clean on the timeline; None when there is nothing to remove."""
+    keep = retention(client, options, control.clock.now_ms())
+    if keep is None:
+        return None
+    view = FileSystemView.of(client)
+    chosen = _touched_since_last(client, options, keep) if incremental else None
+    partitions = view.partitions() if chosen is None else chosen
+    found = [file for partition in partitions for file in expendable(client, view, partition, keep)]
+    if not _unprotected(client, found):
+        return None
+    known = {instant.requested_time for instant in client.completed_writes()}
+
+    def plan(fresh: MetaClient, begin: str) -> CleanPlan | None:
+        if not known <= {instant.requested_time for instant in fresh.completed_writes()}:
+            return None  # archived, or undone: then what was found is not certain any more
+        if fresh.timeline.pending.of_actions(Action.RESTORE).instants:
+            return None
+        files = _unprotected(fresh, found)
+        return _plan(fresh, begin, options.policy, keep, files) if files else None
+
+    return schedule(client, Action.CLEAN, plan, control)
 
 
 def remove_files(
@@ -29,17 +99,10 @@ def remove_files(
     """Delete files, given by partition as names; whoever travels to a time before `retain` is told that it is gone."""
     if not any(files.values()):
         return None
-    storage = client.storage
-    wanted = {
-        partition: tuple(absolute_path(storage, joined(partition, name)) for name in sorted(names))
-        for partition, names in files.items()
-        if names
-    }
     earliest = InstantRef(retain.requested_time, str(retain.action), "COMPLETED")
 
     def plan(fresh: MetaClient, begin: str) -> CleanPlan:
-        last = max((i.requested_time for i in fresh.completed_writes()), default=begin)
-        return CleanPlan(POLICY, earliest, last, wanted)
+        return CleanPlan(POLICY, earliest, _last_write(fresh, begin), _paths(fresh, files))
 
     planned = schedule(client, Action.CLEAN, plan, control)
     return None if planned is None else run_clean(client, planned, control)
@@ -64,8 +127,100 @@ def run_clean(client: MetaClient, planned: Instant, control: Control) -> Instant
             partitions={
                 partition: CleanPartition(partition, plan.policy, found, found) for partition, found in names.items()
             },
+            extra=plan.extra,
         )
         return txn.commit(body)
+
+
+def _plan(
+    client: MetaClient, begin: str, policy: CleanPolicy, keep: Retention, found: Sequence[Expendable]
+) -> CleanPlan:
+    files: dict[str, list[str]] = {}
+    for file in found:
+        files.setdefault(file.partition_path, []).append(file.name)
+    earliest, extra = _earliest(client, keep.earliest), {}
+    savepoints = [instant.requested_time for instant, _ in client.savepoints()]
+    if savepoints:
+        extra[SAVEPOINTS_KEY] = ",".join(savepoints)
+    if earliest is None:
+        since = _first_whole(client, found)
+        known = client.earliest_retained()
+        limit = max(filter(None, (since, known)), key=comparable, default=None)
+        extra |= {EARLIEST_KEY: limit} if limit else {}
+    return CleanPlan(policy, earliest, _last_write(client, begin), _paths(client, files), extra=extra)
+
+
+def _earliest(client: MetaClient, chosen: Instant | None) -> InstantRef | None:
+    """The earliest write to retain; what an earlier clean took does not come back by retaining more from now on."""
+    if chosen is None:
+        return None
+    known = client.earliest_retained()
+    if known is not None and comparable(known) > comparable(chosen.requested_time):
+        write = client.timeline.completed_write(known)
+        return InstantRef(known, str(write.action if write else chosen.action), "COMPLETED")
+    return InstantRef(chosen.requested_time, str(chosen.action), "COMPLETED")
+
+
+def _first_whole(client: MetaClient, found: Iterable[Expendable]) -> str | None:
+    """The first write from which on every state is still whole when these files are gone."""
+    until = max((file.until for file in found if file.until is not None), default=None)
+    if until is None:
+        return None
+    writes = client.timeline.completed.writes.in_completion_order()
+    return next((w.requested_time for w in writes if comparable(w.completion_time or "") >= until), until)
+
+
+def _touched_since_last(client: MetaClient, options: CleanOptions, keep: Retention) -> list[str] | None:
+    """The partitions with something new to take; None when all must be looked at, for a savepoint is gone.
+
+    A slice becomes expendable through the write that superseded it, when that write leaves the retained range.
+    """
+    start = ""
+    cleans = client.timeline.completed.of_actions(Action.CLEAN).instants
+    body = client.body(cleans[-1]) if cleans else None
+    if isinstance(body, CleanMetadata):
+        held = {instant.requested_time for instant, _ in client.savepoints()}
+        if set(filter(None, body.extra.get(SAVEPOINTS_KEY, "").split(","))) - held:
+            return None
+        by_versions = options.policy is CleanPolicy.FILE_VERSIONS
+        policies = {(found.policy == CleanPolicy.FILE_VERSIONS) for found in body.partitions.values()}
+        if policies == {by_versions}:
+            start = client.completion_time(body.last_completed if by_versions else body.earliest_to_retain) or ""
+    touched: set[str] = set()
+    for instant in client.completed_writes():
+        if comparable(start) <= comparable(instant.completion_time or "") < keep.limit:
+            commit = client.body(instant)
+            if isinstance(commit, CommitMetadata):
+                touched.update(_superseding(commit))
+    return sorted(touched)
+
+
+def _superseding(commit: CommitMetadata) -> set[str]:
+    """The partitions in which a write put something in the place of older files."""
+    replaced = {partition for partition, file_ids in commit.replaced_file_ids.items() if file_ids}
+    rewritten = {
+        partition
+        for partition, stats in commit.stats.items()
+        if commit.compacted or any(not stat.log_files and stat.prev_commit not in (None, "", "null") for stat in stats)
+    }
+    return replaced | rewritten
+
+
+def _unprotected(client: MetaClient, found: Iterable[Expendable]) -> list[Expendable]:
+    safe = protected_files(client)
+    return [file for file in found if (file.partition_path, file.name) not in safe]
+
+
+def _paths(client: MetaClient, files: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    return {
+        partition: tuple(absolute_path(client.storage, joined(partition, name)) for name in sorted(names))
+        for partition, names in files.items()
+        if names
+    }
+
+
+def _last_write(client: MetaClient, begin: str) -> str:
+    return max((instant.requested_time for instant in client.completed_writes()), default=begin)
 
 
 def _name(path: str) -> str:

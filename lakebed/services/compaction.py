@@ -1,48 +1,51 @@
-"""Full compaction: slices with logs become base files, and no answer changes.
+"""Running compactions that are planned: slices become base files, logs become logs, and no answer changes.
 
-    plan   under the lock: the slices as they are now, by name, saved as <b>.compaction.requested
-    run    base file + logs ──► FileGroupReader ──► base file named after <b>, one task per slice
-           published as a commit; logs that complete meanwhile belong to the new slice already
+    FULL   base file + logs ──► FileGroupReader ──► base file named after the compaction's begin
+           logs that complete meanwhile belong to the new slice already
+    LOG    logs ──► the same merge, tombstones kept ──► a log that stands for them (services/log_compaction)
 
-Rows keep the commit time and sequence number of the write that brought them. A run that died is undone and run again
-under the same begin, by whoever comes next.
+One task per file group, wherever the runner runs it. A compaction is published as a commit, a log compaction as a delta
+commit. Rows keep the commit time and sequence number of the write that brought them. A run that died is undone and run
+again under the same begin, by whoever comes next. A log compaction whose group a full compaction has taken over since
+leaves that group out: what it would add is in the next base file.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from lakebed.config.options import ReadOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.writers import BaseFileWriter, FileSchema, WriteTarget
 from lakebed.errors import CorruptTable, InvalidRequest
-from lakebed.format.names import MarkerType
+from lakebed.format.names import MarkerType, parse_base_file
 from lakebed.merge.file_group_reader import LSM_TREE, FileGroupReader, ReadSplit
 from lakebed.model.actions import CommitMetadata, CompactionOperation, CompactionPlan, WriteStat
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
-from lakebed.model.instant import Instant
-from lakebed.model.schema import without_meta_fields
+from lakebed.model.instant import Action, Instant
+from lakebed.model.schema import FILE_NAME, PARTITION_PATH, without_meta_fields
+from lakebed.model.schema import OPERATION as OPERATION_FIELD
 from lakebed.read.shape import table_shape
-from lakebed.runner import Runner
+from lakebed.runner import LocalRunner, Runner
+from lakebed.services.compaction_plan import full_plan
+from lakebed.services.compaction_strategy import FULL, LOG
+from lakebed.services.log_compaction import MergeLogs
+from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
 from lakebed.view.file_system_view import FileSystemView
-from lakebed.write.job import SCHEMA_KEY, table_schema_json
+from lakebed.write.job import DECENT_SHARE, LEAST_SHARE, SCHEMA_KEY, table_schema_json
 from lakebed.write.marked import marking
 
-OPERATION = "COMPACT"
-_MB = 1024 * 1024
+__all__ = ["full_plan", "run_compaction"]
 
-
-def full_plan(client: MetaClient, wanted: Callable[[FileSlice], bool]) -> CompactionPlan | None:
-    """A plan to compact the slices that are wanted and have logs; None when there are none."""
-    view = FileSystemView.of(client)
-    pieces = (piece for partition in view.partitions() for piece in view.slices(partition))
-    operations = tuple(_operation(piece) for piece in pieces if piece.log_files and wanted(piece))
-    return CompactionPlan(operations, preserve_metadata=True) if operations else None
+PLACE = (PARTITION_PATH, FILE_NAME)
+OPERATIONS = {Action.COMPACTION: "COMPACT", Action.LOG_COMPACTION: "LOG_COMPACT"}
 
 
 def run_compaction(
@@ -54,49 +57,79 @@ def run_compaction(
     options: WriteOptions | None = None,
     memory: int = 256 << 20,
 ) -> Instant:
-    """Carry out a compaction that is on the timeline; the completed commit."""
-    with Transaction.resume(client, planned, control, operation=OPERATION) as txn:
+    """Carry out a compaction or log compaction that is on the timeline; the completed commit."""
+    operation = OPERATIONS.get(planned.action)
+    if operation is None:
+        raise InvalidRequest(f"{planned} is no compaction")
+    with Transaction.resume(client, planned, control, operation=operation) as txn:
         plan = txn.snapshot.plan(txn.instant)
         if not isinstance(plan, CompactionPlan):
             raise CorruptTable("a compaction without a plan", file=txn.snapshot.active.path(planned))
-        if any(operation.kind != "FULL" for operation in plan.operations):
-            raise InvalidRequest(f"{planned} compacts logs into logs", hint="Run it with the program that planned it.")
         files = _Files(FileSystemView.of(txn.snapshot))
-        shape, config = table_shape(txn.snapshot), txn.snapshot.config
-        task = _Task(
-            FileGroupReader(txn.snapshot.storage, shape, ReadOptions(memory=memory), shape.schema),
-            FileSchema.of_table(without_meta_fields(shape.schema), config.name),
-            options or WriteOptions.from_properties(config.properties),
-            txn.begin_time,
-            populate_meta_fields=config.populate_meta_fields,
-            bloom_filter="BLOOM" in (config.index_type or ""),
-        )
-        numbered = [(number, files.slice_of(operation)) for number, operation in enumerate(plan.operations)]
-        stats: dict[str, tuple[WriteStat, ...]] = {}
-        for stat in runner.map(task.run, numbered, label="compact"):
-            stats[stat.partition_path] = (*stats.get(stat.partition_path, ()), stat)
-        extra = {SCHEMA_KEY: table_schema_json(shape.schema, config.name)}
-        return txn.commit(CommitMetadata(OPERATION, stats, extra, compacted=True))
+        tasks = [
+            _Task(number, operation.kind, files.slice_of(operation), files.logs_of(operation))
+            for number, operation in enumerate(plan.operations)
+        ]
+        threads = _threads(runner, len(tasks), memory)
+        narrow = replace(runner, threads=threads) if isinstance(runner, LocalRunner) else runner
+        merging = _merging(txn, options, memory // threads)
+        found = [stat for stats in narrow.map(merging.run, tasks, label="compact") for stat in stats]
+        kinds = {FileGroupId(one.partition_path, one.file_id): one.kind for one in plan.operations}
+        overtaken = _overtaken(txn) if LOG in kinds.values() else frozenset()
+        by_partition: dict[str, tuple[WriteStat, ...]] = {}
+        for stat in found:
+            group = FileGroupId(stat.partition_path, stat.file_id)
+            if kinds[group] == FULL or group not in overtaken:
+                by_partition[stat.partition_path] = (*by_partition.get(stat.partition_path, ()), stat)
+        extra = {SCHEMA_KEY: table_schema_json(merging.reader.shape.schema, txn.snapshot.config.name)}
+        return txn.commit(CommitMetadata(operation, by_partition, extra, compacted=True))
 
 
-def _operation(piece: FileSlice) -> CompactionOperation:
-    group, base = piece.file_group, piece.base_file
-    log_bytes = sum(log.size for log in piece.log_files)
-    read, written = (piece.size / _MB, (base.size if base else log_bytes) / _MB)
-    return CompactionOperation(
-        group.partition_path,
-        group.file_id,
-        piece.base_instant_time,
-        base.name if base else None,
-        tuple(log.name for log in piece.log_files),
-        {
-            "TOTAL_LOG_FILES": float(len(piece.log_files)),
-            "TOTAL_LOG_FILES_SIZE": float(log_bytes),
-            "TOTAL_IO_READ_MB": read,
-            "TOTAL_IO_WRITE_MB": written,
-            "TOTAL_IO_MB": read + written,
-        },
+def _overtaken(txn: Transaction) -> frozenset[FileGroupId]:
+    """Groups that a full compaction planned after this one takes, be it done or not."""
+    now, begin = txn.snapshot.reload(), comparable(txn.begin_time)
+    found: set[FileGroupId] = set()
+    for instant, plan in now.pending_compactions():
+        if comparable(instant.requested_time) > begin:
+            found.update(FileGroupId(one.partition_path, one.file_id) for one in plan.operations if one.kind == FULL)
+    for instant in now.completed_writes():
+        body = now.body(instant) if comparable(instant.requested_time) > begin else None
+        if isinstance(body, CommitMetadata) and body.compacted:
+            stats = (stat for stats in body.stats.values() for stat in stats)
+            made = (stat for stat in stats if parse_base_file((stat.path or "").rpartition("/")[2]) is not None)
+            found.update(FileGroupId(stat.partition_path, stat.file_id) for stat in made)
+    return frozenset(found)
+
+
+def _merging(txn: Transaction, options: WriteOptions | None, memory: int) -> _Merging:
+    """What all tasks of a run share: three eighths of the memory to read and merge, a sixteenth for rows that wait,
+    an eighth for a row group, and as much again while it is encoded.
+    """
+    shape, config = table_shape(txn.snapshot), txn.snapshot.config
+    own = without_meta_fields(shape.schema)
+    share = max(2 * LEAST_SHARE, memory)
+    chosen = options or WriteOptions.from_properties(config.properties)
+    wanted = pa.schema([item for item in shape.schema if item.name not in PLACE])  # these the writers set themselves
+    return _Merging(
+        FileGroupReader(txn.snapshot.storage, shape, ReadOptions(memory=share * 3 // 8), wanted),
+        FileSchema.of_table(own, config.name, operation=OPERATION_FIELD in shape.schema.names),
+        replace(
+            chosen,
+            write_buffer=min(chosen.write_buffer, share // 16),
+            row_group_size=min(chosen.row_group_size, share // 8),
+            log_block_max_size=min(chosen.log_block_max_size, share // 4),
+        ),
+        txn.begin_time,
+        populate_meta_fields=config.populate_meta_fields,
+        bloom_filter="BLOOM" in (config.index_type or ""),
+        native_logs=config.version.has_native_logs,
     )
+
+
+def _threads(runner: Runner, tasks: int, memory: int) -> int:
+    """As many tasks at once as there are cores, groups, and decent shares of the memory."""
+    threads = getattr(runner, "threads", None) or os.cpu_count() or 1
+    return max(1, min(threads, tasks, memory // (2 * DECENT_SHARE)))
 
 
 class _Files:
@@ -120,6 +153,13 @@ class _Files:
         base = bases[0] if bases else None
         return FileSlice(group, operation.base_instant_time or logs[0].instant_time, base, tuple(logs))
 
+    def logs_of(self, operation: CompactionOperation) -> tuple[LogFile, ...]:
+        """All logs of the group, for log compactions; full ones need none but their own."""
+        if operation.kind == FULL:
+            return ()
+        files = self._of(operation.partition_path).get(FileGroupId(operation.partition_path, operation.file_id), {})
+        return tuple(file for file in files.values() if isinstance(file, LogFile))
+
     def _of(self, partition: str) -> Mapping[FileGroupId, Mapping[str, BaseFile | LogFile]]:
         if partition not in self._known:
             groups: dict[FileGroupId, dict[str, BaseFile | LogFile]] = {}
@@ -132,7 +172,17 @@ class _Files:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """One slice to one base file; picklable."""
+    """One file group: its number, FULL or LOG, the slice, and for LOG all logs of the group."""
+
+    number: int
+    kind: str
+    slice: FileSlice
+    known: tuple[LogFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Merging:
+    """How the tasks of one run read and write; picklable."""
 
     reader: FileGroupReader
     schema: FileSchema
@@ -140,9 +190,16 @@ class _Task:
     begin_time: str
     populate_meta_fields: bool = True
     bloom_filter: bool = False
+    native_logs: bool = True
 
-    def run(self, numbered: tuple[int, FileSlice]) -> WriteStat:
-        number, piece = numbered
+    def run(self, task: _Task) -> list[WriteStat]:
+        """Merge one file group; what was written."""
+        if task.kind == LOG:
+            merge = MergeLogs(self.reader, self.schema, self.options, self.begin_time, self.native_logs)
+            return merge.run(task.number, task.slice, task.known)
+        return [self._full(task.number, task.slice)]
+
+    def _full(self, number: int, piece: FileSlice) -> WriteStat:
         base = piece.base_file
         target = WriteTarget(
             piece.file_group, self.begin_time, f"{number}-0-{os.getpid()}", base.instant_time if base else None

@@ -1,14 +1,36 @@
-"""`table.services`: upkeep by name."""
+"""`table.services`: upkeep by name. Each service is a plan on the timeline and a run of it, here or elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
+from lakebed.config.compaction_options import CompactionOptions, strategy_named
+from lakebed.config.option import bytes_of, warn_unknown
+from lakebed.config.options import known_keys
+from lakebed.config.upkeep_options import ArchiveOptions, CleanOptions, TtlOptions
+from lakebed.config.write_options import WriteOptions
+from lakebed.errors import InvalidRequest
+from lakebed.model.instant import Action, Instant
 from lakebed.runner import Runner
+from lakebed.services.archival import archive
+from lakebed.services.cleaning import clean
+from lakebed.services.compaction import run_compaction
+from lakebed.services.compaction_plan import (
+    PlannedCompaction,
+    explain_compaction,
+    refuse_uncompactable,
+    schedule_compaction,
+)
+from lakebed.services.restore import restore, rollback
+from lakebed.services.savepoint import create_savepoint, delete_savepoint
+from lakebed.services.ttl import drop_expired
 from lakebed.services.upgrade import downgrade, upgrade
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
+from lakebed.write.job import CommitResult
+
+Options = Mapping[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +43,141 @@ class Services:
     memory: int
     done: Callable[[], object]
     """Called after each change, so that the table object sees it."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """What the table was opened with; options of a call come on top."""
 
+    # ------------------------------------------------------------------ compaction
+    def compact(
+        self,
+        strategy: str = "full",
+        options: Options = None,
+        memory: int | str | None = None,
+        force: bool = True,
+    ) -> tuple[Instant, ...]:
+        """Merge logs; the completed instants. Compactions that were planned before and are not done are run first.
+
+        `strategy` is "full" (logs into base files), "log" (small logs into larger ones) or "hybrid" (whichever suits
+        each file group). A call by hand does not wait until a compaction is due; with `force=False` the table's
+        trigger decides (`hoodie.compact.inline.trigger.strategy`), as it does after writes. Thresholds that choose
+        among file groups hold either way. `memory` is a ceiling in bytes (or "512MB") for all groups together.
+        """
+        strategy_named(strategy)
+        refuse_uncompactable(self.client.config)
+        finished = self.run(self.pending_compactions(), options, memory)
+        return (*finished, *self.run(self.plan_compaction(strategy, options, force), options, memory))
+
+    def plan_compaction(self, strategy: str = "full", options: Options = None, force: bool = True) -> PlannedCompaction:
+        """Plan a compaction and save it on the timeline, for `run` here or in another process.
+
+        planned = t.services.plan_compaction(strategy="hybrid")
+        print(planned.explain())
+        t.services.run(planned)
+        """
+        chosen = CompactionOptions.from_properties(self._chosen(options))
+        found = schedule_compaction(self.client, self.control, strategy_named(strategy), chosen, force=force)
+        self.done()
+        return found
+
+    def explain_compaction(
+        self, strategy: str = "full", options: Options = None, force: bool = True
+    ) -> PlannedCompaction:
+        """What `plan_compaction` would decide and why; nothing is saved."""
+        chosen = CompactionOptions.from_properties(self._chosen(options))
+        return explain_compaction(self.client, self.control.clock, strategy_named(strategy), chosen, force=force)
+
+    def pending_compactions(self) -> tuple[Instant, ...]:
+        """Compactions and log compactions on the timeline that are not done, oldest first."""
+        return self.client.reload().timeline.pending.of_actions(Action.COMPACTION, Action.LOG_COMPACTION).instants
+
+    def run(
+        self,
+        planned: PlannedCompaction | Instant | str | Iterable[Instant | str],
+        options: Options = None,
+        memory: int | str | None = None,
+    ) -> tuple[Instant, ...]:
+        """Carry out what was planned, given as the plan, its instants or their begin times; the completed instants."""
+        chosen = WriteOptions.from_properties(self._chosen(options))
+        most = bytes_of(memory) if memory is not None else self.memory
+        completed = []
+        for instant in self._instants(planned):
+            found = run_compaction(self.client, instant, self.control, self.runner, options=chosen, memory=most)
+            completed.append(found)
+            self.done()
+        return tuple(completed)
+
+    def _instants(self, planned: PlannedCompaction | Instant | str | Iterable[Instant | str]) -> list[Instant]:
+        if isinstance(planned, PlannedCompaction):
+            return list(planned.instants)
+        given = [planned] if isinstance(planned, Instant | str) else list(planned)
+        if all(isinstance(one, Instant) for one in given):
+            return [one for one in given if isinstance(one, Instant)]
+        timeline = self.client.reload().timeline
+        found = []
+        for one in given:
+            instant = one if isinstance(one, Instant) else timeline.find(one)
+            if instant is None or instant.is_completed:
+                raise InvalidRequest(f"nothing is planned under {one}", hint="See t.inspect.timeline().")
+            found.append(instant)
+        return found
+
+    def _chosen(self, options: Options) -> dict[str, str]:
+        given = dict(options or {})
+        warn_unknown(given, known_keys(), stacklevel=4)
+        return {**self.client.config.properties, **self.properties, **given}
+
+    # ------------------------------------------------------------------ cleaning and archiving
+    def clean(self, options: Options = None) -> tuple[Instant, ...]:
+        """Remove files that no retained state needs; the completed cleans, none when there is nothing to remove.
+
+        What is retained is for `hoodie.clean.policy` to say. Cleans that were planned and not finished are run first.
+        """
+        done = clean(self.client, self.control, CleanOptions.from_properties(self._chosen(options)))
+        self.done()
+        return done
+
+    def archive(self, options: Options = None) -> tuple[Instant, ...]:
+        """Move old actions from the active timeline into the history; the actions that were moved."""
+        done = archive(self.client, self.control, ArchiveOptions.from_properties(self._chosen(options)))
+        self.done()
+        return done
+
+    def drop_expired_partitions(self, days: int | None = None, options: Options = None) -> CommitResult | None:
+        """Let partitions vanish that nobody wrote to for so many days; None when there is none."""
+        given = {} if days is None else {"hoodie.partition.ttl.strategy.days.retain": str(days)}
+        chosen = TtlOptions.from_properties(self._chosen({**(options or {}), **given}))
+        more = {**self.properties, **(options or {})}
+        done = drop_expired(self.client, self.control, chosen, self.runner, properties=more, memory=self.memory)
+        self.done()
+        return done
+
+    # ------------------------------------------------------------------ going back
+    def savepoint(self, comment: str = "", instant: str | None = None) -> Instant:
+        """Protect the table as it is, or as it was at a write that is still retained, from cleaning and archiving."""
+        done = create_savepoint(self.client, self.control, comment, instant)
+        self.done()
+        return done
+
+    def delete_savepoint(self, savepoint: Instant | str) -> None:
+        """Give up a savepoint."""
+        delete_savepoint(self.client, self.control, _time(savepoint))
+        self.done()
+
+    def restore(self, savepoint: Instant | str | None = None) -> Instant:
+        """Set the table back to a savepoint, the newest where none is given. Later writes are gone for good.
+
+        A restore that died half way is finished by the next call.
+        """
+        done = restore(self.client, self.control, None if savepoint is None else _time(savepoint))
+        self.done()
+        return done
+
+    def rollback(self, instant: Instant | str) -> Instant | None:
+        """Undo a write that is pending, a plan that is not run, or the newest completed write."""
+        done = rollback(self.client, self.control, _time(instant))
+        self.done()
+        return done
+
+    # ------------------------------------------------------------------ versions
     def upgrade(self, to: int = 10) -> None:
         """Give the table a higher version: native logs need version 10."""
         upgrade(self.client, self.control, to)
@@ -34,3 +190,7 @@ class Services:
         """
         downgrade(self.client, self.control, to, self.runner, memory=self.memory)
         self.done()
+
+
+def _time(instant: Instant | str) -> str:
+    return instant if isinstance(instant, str) else instant.requested_time

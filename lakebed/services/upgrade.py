@@ -19,7 +19,8 @@ from lakebed.model.files import FileSlice, LogKind
 from lakebed.model.instant import Action
 from lakebed.runner import Runner
 from lakebed.services.cleaning import remove_files, run_clean
-from lakebed.services.compaction import full_plan, run_compaction
+from lakebed.services.compaction import run_compaction
+from lakebed.services.compaction_plan import full_plan
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.table_properties import update_properties
 from lakebed.txn.control import Control
@@ -58,7 +59,7 @@ def downgrade(
     control.require_metadata_writer(client)
     client = clean_up(client, control)
     _refuse_what_cannot_go(client)
-    for instant in client.timeline.pending.of_actions(Action.COMPACTION):
+    for instant in client.timeline.pending.of_actions(Action.COMPACTION, Action.LOG_COMPACTION):
         run_compaction(client, instant, control, runner, options=options, memory=memory)
     for instant in client.timeline.pending.of_actions(Action.CLEAN):
         run_clean(client, instant, control)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,14 +23,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark us
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest, LakebedError
 from lakebed.index.options import BucketEngine, IndexKind, IndexOptions
-from lakebed.merge.vectors import Ints, index_array
+from lakebed.merge.vectors import Ints, index_array, numbers
 from lakebed.model.bucket_hash import bucket_ids, string_hashes
 from lakebed.model.record_key import partition_path_array, record_key_array
 from lakebed.model.schema_evolution import resolve
 from lakebed.spark.small import plan_text
 from lakebed.spark.udf import over_columns
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import WriteRequest
 from lakebed.write.operation import Operation
 from lakebed.write.prepare import Preparation
@@ -48,8 +48,10 @@ class PlacedRows:
     options: WriteOptions
 
 
-def place_rows(df: DataFrame, plan: Preparation, client: MetaClient, request: WriteRequest) -> PlacedRows:
-    """The frame, its rows where they are written."""
+def place_rows(
+    df: DataFrame, plan: Preparation, client: MetaClient, request: WriteRequest, partitions: Sequence[str]
+) -> PlacedRows:
+    """The frame, its rows where they are written; `partitions` are those that the table has already."""
     index = IndexOptions.from_properties({**client.config.properties, **request.properties})
     spreads = index.kind is not IndexKind.BUCKET and request.operation in _SPREADING
     columns = pa.schema([plan.incoming.field(name).with_nullable(True) for name in plan.generator.columns])
@@ -58,8 +60,9 @@ def place_rows(df: DataFrame, plan: Preparation, client: MetaClient, request: Wr
     if stays:
         return PlacedRows(df, options)
     buckets = _buckets(index, client)
-    tasks = 1 if index.kind.is_global and not spreads else _task_count(df, client, request, buckets, spreads)
-    by = TaskOfRow(plan, buckets, tasks, by_key=spreads)
+    partitions = [path for path in partitions if path] if client.config.partition_fields else []
+    tasks = 1 if index.kind.is_global and not spreads else _task_count(df, client, request, buckets, len(partitions))
+    by = TaskOfRow(plan, buckets, tasks, by_key=spreads, partitions=tuple(partitions))
     placed = df.withColumn(TASK, over_columns(by, columns, "int")).repartitionById(tasks, F.col(TASK)).drop(TASK)
     return PlacedRows(placed, options)
 
@@ -75,12 +78,17 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class TaskOfRow:
-    """The number of each row's task, from the columns that keys and partitions are made of."""
+    """The number of each row's task, from the columns that keys and partitions are made of.
+
+    Known partitions are counted, so that no two file groups meet in a task while there are tasks enough; new ones go
+    by their hash.
+    """
 
     plan: Preparation
     buckets: Buckets | None
     tasks: int
     by_key: bool = False
+    partitions: tuple[str, ...] = ()
 
     def __call__(self, rows: pa.RecordBatch) -> pa.Array:
         if self.tasks == 1:
@@ -93,11 +101,21 @@ class TaskOfRow:
     def _numbers(self, rows: pa.RecordBatch) -> Ints:
         wanted = pa.schema([self.plan.columns.field(name).with_nullable(True) for name in rows.schema.names])
         rows = resolve(rows.schema, wanted)(rows)
-        number: Ints = np.asarray(string_hashes(partition_path_array(self.plan.generator, rows))).astype(np.int64)
+        number = self._of_partitions(partition_path_array(self.plan.generator, rows))
         if self.buckets is not None or self.by_key:
             keys = record_key_array(self.plan.generator, rows)
-            number = number + np.asarray(self._of_keys(keys)).astype(np.int64)
+            apart = self.buckets.count if self.buckets is not None else 1
+            number = number * apart + np.asarray(self._of_keys(keys)).astype(np.int64)
         return number
+
+    def _of_partitions(self, paths: pa.Array) -> Ints:
+        coded = paths.dictionary_encode()
+        known = {path: number for number, path in enumerate(self.partitions)}
+        hashes = np.asarray(string_hashes(coded.dictionary)).astype(np.int64).tolist()
+        texts = coded.dictionary.to_pylist()
+        of_path = [known.get(path, at & 0x7FFFFFFF) for path, at in zip(texts, hashes, strict=True)]
+        found: Ints = np.asarray(of_path, dtype=np.int64)[numbers(coded.indices.cast(pa.int64()), np.int64)]
+        return found
 
     def _of_keys(self, keys: pa.Array) -> object:
         if self.buckets is None:
@@ -114,7 +132,7 @@ def _buckets(index: IndexOptions, client: MetaClient) -> Buckets | None:
 
 
 def _task_count(
-    df: DataFrame, client: MetaClient, request: WriteRequest, buckets: Buckets | None, spreads: bool
+    df: DataFrame, client: MetaClient, request: WriteRequest, buckets: Buckets | None, partitions: int
 ) -> int:
     """As many tasks as file groups are likely to be touched, a few per core where that is not known, or as asked."""
     for key in TASKS:
@@ -124,10 +142,9 @@ def _task_count(
                 raise InvalidRequest(f"{key} is a number of tasks, not {given!r}")
             return int(given)
     per_partition = buckets.count if buckets else 1
-    if not client.config.partition_fields and not spreads:
+    if not client.config.partition_fields and (buckets or request.operation not in _SPREADING):
         return min(MOST_TASKS, per_partition)
-    known = len(FileSystemView.of(client).partitions()) * per_partition
-    return min(MOST_TASKS, max(known, 2 * cores(df.sparkSession)))
+    return min(MOST_TASKS, max(partitions * per_partition, 2 * cores(df.sparkSession)))
 
 
 _CORES: weakref.WeakKeyDictionary[SparkSession, int] = weakref.WeakKeyDictionary()

@@ -27,6 +27,8 @@ from lakebed.write.operation import Operation
 from lakebed.write.operations import TableWriter
 
 PATH = "path"
+TABLE_PATH = "lakebed.path"
+"""The path of a table in Spark's catalog, which keeps an option called `path` from a Python source."""
 FILTER = "lakebed.filter"
 STORAGE = "lakebed.storage."
 AS_OF = "as.of.instant"
@@ -56,10 +58,12 @@ class Settings:
 
     @property
     def path(self) -> str:
-        if self.options.get(PATH):
-            return self.options[PATH]
+        given = self.options.get(PATH) or self.options.get(TABLE_PATH)
+        if given:
+            return given
         raise InvalidRequest(
-            "no path was given", hint="Use load(path) or save(path); a SQL statement takes it as WITH ('path' = '...')."
+            "no path was given",
+            hint=f"Use load(path) or save(path); CREATE TABLE takes it as OPTIONS ('{TABLE_PATH}' '...').",
         )
 
     @property
@@ -73,7 +77,7 @@ class Settings:
         return {
             key: value
             for key, value in self.options.items()
-            if key.startswith(("hoodie.", "lakebed.")) and not key.startswith(STORAGE) and key != PATH
+            if key.startswith(("hoodie.", "lakebed.")) and not key.startswith(STORAGE) and key != TABLE_PATH
         }
 
     # ------------------------------------------------------------------ reading

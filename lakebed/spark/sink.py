@@ -20,22 +20,17 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lakebed.format.names import TEMP_DIR
+from lakebed.spark.carry import Carried, Carrier, forget, new_folder, rows_of
 from lakebed.spark.settings import Settings
 from lakebed.spark.types import arrow_schema, conform
-from lakebed.storage.storage import OutputFile, Storage
 from lakebed.write.operation import Operation
-
-INLINE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Carried(WriterCommitMessage):
-    """The rows of one task: the stream itself, or the file that it lies in."""
+class RowsOfTask(WriterCommitMessage):
+    """What a task tells the driver."""
 
-    rows: int
-    data: bytes = b""
-    path: str | None = None
+    carried: Carried
 
 
 class LakebedWriter(DataSourceArrowWriter):
@@ -45,94 +40,34 @@ class LakebedWriter(DataSourceArrowWriter):
         self._settings = settings
         self._schema = schema
         self._operation = operation
-        self._folder = f"{TEMP_DIR}/rows-{uuid.uuid4()}"
+        self._folder = new_folder()
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Carried:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsOfTask:
         """Take the rows of a task along."""
         schema = arrow_schema(self._schema)
         context = TaskContext.get()
         attempt = context.taskAttemptId() if context else uuid.uuid4()
-        with _Carrier(self._settings.storage, f"{self._folder}/{attempt}.arrow", schema) as carrier:
+        with Carrier(self._settings.storage, f"{self._folder}/{attempt}.arrow", schema) as carrier:
             for batch in iterator:
                 carrier.add(conform(batch, schema))
-            return carrier.done()
+            return RowsOfTask(carrier.done())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Write all rows as one commit."""
-        carried = [message for message in messages if isinstance(message, Carried)]
+        carried = [message.carried for message in messages if isinstance(message, RowsOfTask)]
         schema = arrow_schema(self._schema)
         storage = self._settings.storage
         try:
             client = self._settings.table(schema, self._operation)
             writer = self._settings.writer(client)
-            rows = pa.RecordBatchReader.from_batches(schema, _rows(storage, carried))
+            rows = pa.RecordBatchReader.from_batches(schema, rows_of(storage, carried))
             if self._operation is Operation.DELETE:
                 writer.delete_rows(rows)
             else:
                 writer.write(rows, self._operation)
         finally:
-            self._forget(storage)
+            forget(storage, self._folder)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing was written to the table; only what lies about goes."""
-        self._forget(self._settings.storage)
-
-    def _forget(self, storage: Storage) -> None:
-        storage.delete([info.path for info in storage.list(self._folder, recursive=True)])
-
-
-class _Carrier:
-    """An Arrow stream that stays in memory while it is small."""
-
-    def __init__(self, storage: Storage, path: str, schema: pa.Schema) -> None:
-        self._storage, self._path, self._schema = storage, path, schema
-        self._held: list[pa.RecordBatch] = []
-        self._held_bytes = 0
-        self._rows = 0
-        self._file: OutputFile | None = None
-        self._stream: pa.RecordBatchStreamWriter | None = None
-
-    def __enter__(self) -> _Carrier:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.abort()
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self._rows += batch.num_rows
-        if self._stream is not None:
-            self._stream.write_batch(batch)
-            return
-        self._held.append(batch)
-        self._held_bytes += batch.nbytes
-        if self._held_bytes > INLINE_BYTES:
-            self._file = self._storage.open_output(self._path)
-            self._stream = pa.ipc.new_stream(self._file, self._schema, options=_COMPRESSED)
-            for held in self._held:
-                self._stream.write_batch(held)
-            self._held.clear()
-
-    def done(self) -> Carried:
-        if self._stream is not None and self._file is not None:
-            self._stream.close()
-            self._file.close()
-            return Carried(self._rows, path=self._path)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self._schema, options=_COMPRESSED) as stream:
-            for batch in self._held:
-                stream.write_batch(batch)
-        return Carried(self._rows, data=sink.getvalue().to_pybytes())
-
-
-_COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
-
-
-def _rows(storage: Storage, carried: Sequence[Carried]) -> Iterator[pa.RecordBatch]:
-    """The rows of all tasks, one batch in memory at a time."""
-    for message in carried:
-        if not message.rows:
-            continue
-        source = pa.BufferReader(message.data) if message.path is None else storage.open_input(message.path)
-        with source, pa.ipc.open_stream(source) as stream:
-            yield from stream
+        forget(self._settings.storage, self._folder)

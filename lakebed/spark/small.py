@@ -1,33 +1,49 @@
 """Small frames are written by the driver: a job of its own takes longer than the write.
 
 To know whether a frame is small, its first rows are fetched, which costs next to nothing where rows stream, and as much
-as the whole frame where they come out of a shuffle. So frames whose plan has a shuffle are taken for large unasked.
+as the whole frame where they come out of a shuffle, or out of a filter that few rows pass. So a frame is taken for
+large unasked when its plan has a shuffle, or when Spark knows that it reads more than so few rows are likely to take.
 """
 
 from __future__ import annotations
+
+import re
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from lakebed.spark.types import conform
 
+ROW_BYTES = 256
+"""What a row of a small frame takes at most, on average, by Spark's estimate of the whole."""
+ALWAYS_SMALL = 1 << 20
 _SHUFFLE = "Exchange"
+_SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E[+-]?\d+)?) (B|KiB|MiB|GiB|TiB|PiB)\b")
+_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50}
 
 
 def rows_if_few(df: DataFrame, schema: pa.Schema, limit: int | None) -> pa.Table | None:
     """All rows of the frame in the driver, if they are at most `limit`; None for a larger frame."""
     if limit is None:
         return _conformed(df.toArrow(), schema)
-    if limit == 0 or _SHUFFLE in plan_text(df):
+    if limit == 0 or _is_large(plan_text(df, "COST"), limit):
         return None
     head = df.limit(limit + 1).toArrow()
     return _conformed(head, schema) if head.num_rows <= limit else None
 
 
-def plan_text(df: DataFrame) -> str:
+def plan_text(df: DataFrame, kind: str = "") -> str:
     """How Spark would run the frame, by a way that classic sessions and Connect have in common."""
-    rows = df.sparkSession.sql("EXPLAIN SELECT * FROM {frame}", frame=df).collect()
+    rows = df.sparkSession.sql(f"EXPLAIN {kind} SELECT * FROM {{frame}}", frame=df).collect()
     return "\n".join(row[0] for row in rows)
+
+
+def _is_large(plan: str, limit: int) -> bool:
+    """By what Spark says of its plan; where it knows no size it says eight exbibytes, which is no size here."""
+    if _SHUFFLE in plan:
+        return True
+    found = _SIZE.search(plan)
+    return found is not None and float(found[1]) * _UNITS[found[2]] > max(limit * ROW_BYTES, ALWAYS_SMALL)
 
 
 def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:

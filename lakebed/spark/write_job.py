@@ -22,19 +22,28 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from lakebed.datafile.writers import WrittenFile
 from lakebed.errors import InvalidRequest
-from lakebed.model.schema import without_meta_fields
 from lakebed.read.shape import table_shape
 from lakebed.runner import SerialRunner
+from lakebed.spark.known_files import KnownFiles, known_files
 from lakebed.spark.placement import place_rows
 from lakebed.spark.runner import captured, outcome
 from lakebed.spark.small import rows_if_few
 from lakebed.spark.types import arrow_schema, conform
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.write.job import CommitResult, WriteRequest, begin, commit, replaced_groups, write_context
+from lakebed.view.file_system_view import FileSystemView
+from lakebed.write.job import (
+    CommitResult,
+    WriteRequest,
+    begin,
+    commit,
+    refuse_pending_clustering,
+    replaced_groups,
+    write_context,
+)
 from lakebed.write.operation import Operation
 from lakebed.write.operations import TableWriter
 from lakebed.write.placing import Placing
-from lakebed.write.prepare import Preparation, plan_preparation
+from lakebed.write.prepare import Preparation
 from lakebed.write.scatter import Scatter
 from lakebed.write.task import WriteContext, write_group
 
@@ -44,28 +53,32 @@ GROUPS_PER_TASK = 1_000_000
 """Sequence numbers hold a task number; each group of a Spark task gets one of its own."""
 
 
-def write_frame(df: DataFrame, writer: TableWriter, operation: Operation, *, partial: bool = False) -> CommitResult:
+def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> CommitResult:
     """Write a DataFrame as one commit: in the driver when it is small, as a Spark job otherwise."""
     if operation is Operation.UPSERT and not writer.client.config.key_fields:
         raise InvalidRequest("the table has no record key, so nothing can be updated", hint="Use insert.")
     incoming = arrow_schema(df.schema)
+    shape = table_shape(writer.client)
+    plan = writer.plan(shape, incoming)  # whatever is wrong with the columns is said before Spark does anything
     few = rows_if_few(df, incoming, _driver_rows(writer))
     if few is not None:
-        return writer.write(few, operation, partial=partial)
-    shape = table_shape(writer.client)
-    plan = plan_preparation(
-        writer.client.config, without_meta_fields(shape.schema), incoming, options=writer.properties, partial=partial
-    )
-    request = writer.request(operation, shape, plan, partial=partial)
+        return writer.write(few, operation)
+    request = writer.request(operation, shape, plan)
     with begin(writer.client, writer.control, request) as txn:
-        placed = place_rows(df, plan, txn.snapshot, request)
+        files = known_files(txn.snapshot)
+        partitions = (files or FileSystemView.of(txn.snapshot)).partitions()
+        placed = place_rows(df, plan, txn.snapshot, request, partitions)
         request = replace(request, options=placed.options)
-        task = WriteTask(write_context(txn, request), request, plan, txn.snapshot)
-        renamed = placed.rows.toDF(*(f"c{number}" for number in range(len(incoming))))  # Spark would parse odd names
-        rows = renamed.mapInArrow(_in_task(task), RESULT).collect()
+        task = WriteTask(write_context(txn, request), request, plan, txn.snapshot, files)
+        rows = written_by(placed.rows, task).collect()
         written = [file for row in rows for file in outcome(bytes(row["files"]))]
         touched = {file.stat.partition_path for file in written}
         return commit(txn, request, written, replaced_groups(txn.snapshot, request, touched))
+
+
+def written_by(rows: DataFrame, task: WriteTask) -> DataFrame:
+    """What the tasks of a write report. Columns go by number: Spark would parse odd names."""
+    return rows.toDF(*(f"c{number}" for number in range(len(rows.columns)))).mapInArrow(_in_task(task), RESULT)
 
 
 def _driver_rows(writer: TableWriter) -> int | None:
@@ -86,19 +99,28 @@ class WriteTask:
     request: WriteRequest
     plan: Preparation
     snapshot: MetaClient
+    files: KnownFiles | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch], number: int, token: str) -> list[WrittenFile]:
         """Prepare, place and write the rows of one task."""
         request = self.request
         placing = Placing(
-            self.snapshot, request.operation, request.options, request.properties, SerialRunner(), request.shape
+            self.snapshot,
+            request.operation,
+            request.options,
+            request.properties,
+            SerialRunner(),
+            request.shape,
+            self.files,
         )
         incoming = self.plan.incoming
         conformed = (conform(batch.rename_columns(incoming.names), incoming) for batch in batches)
         written: list[WrittenFile] = []
         with Scatter(self.context.memory // 2) as scatter:
             placing.pile_up(scatter, self.plan.rows(conformed, self.context.begin_time, number), ())
-            for index, placed in enumerate(placing.finish(scatter, self.snapshot)):
+            found = placing.finish(scatter, self.snapshot)
+            refuse_pending_clustering(self.snapshot, (placed.target.file_group for placed in found))
+            for index, placed in enumerate(found):
                 group = number * GROUPS_PER_TASK + index
                 written += write_group(self.context, placed.target, placed.incoming, group, token)
         return written

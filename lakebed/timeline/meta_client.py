@@ -35,6 +35,7 @@ from lakebed.model.actions import (
     CompactionPlan,
     RequestedReplace,
     RestoreMetadata,
+    RestorePlan,
     RollbackMetadata,
     SavepointMetadata,
 )
@@ -147,6 +148,10 @@ class MetaClient:
                 found.update(body.instants)
         return frozenset(found)
 
+    def is_undone(self, begin: str) -> bool:
+        """Whether the write with this begin was rolled back, and neither it nor another came in its place."""
+        return begin in self._undone and not self.timeline.at(begin) and not self.history.find(begin)
+
     def completion_time(self, begin: str) -> str | None:
         """When the write with this begin became visible, None when nobody knows of it."""
         instant = self.timeline.completed_write(begin)
@@ -202,6 +207,12 @@ class MetaClient:
         """Completed writes of the active timeline, by begin."""
         return self.timeline.completed.of_actions(*_WRITES).instants
 
+    def writes_within(self, start: str | None, end: str | None) -> frozenset[str]:
+        """Begins of the writes that completed in (start, end], archived ones included."""
+        active = self.timeline.of_actions(*_WRITES).completed_within(start, end)
+        archived = self.history.begins_within(start, end, _WRITES)
+        return frozenset(archived).union(instant.requested_time for instant in active)
+
     def pending_compactions(self) -> tuple[tuple[Instant, CompactionPlan], ...]:
         """Compactions and log compactions that are planned and not finished."""
         found = []
@@ -209,6 +220,17 @@ class MetaClient:
             plan = self.plan(instant)
             if isinstance(plan, CompactionPlan):
                 found.append((instant, plan))
+        return tuple(found)
+
+    def log_compactions(self) -> tuple[tuple[Instant, CompactionPlan], ...]:
+        """Completed log compactions of the active timeline, with the logs that each covers."""
+        found = []
+        for instant in self.timeline.completed.of_actions(Action.DELTA_COMMIT):
+            planned = self.active.requested(instant)
+            if planned is not None and planned.action is Action.LOG_COMPACTION:
+                plan = self.body(planned)
+                if isinstance(plan, CompactionPlan):
+                    found.append((instant, plan))
         return tuple(found)
 
     def pending_clusterings(self) -> tuple[tuple[Instant, RequestedReplace], ...]:
@@ -242,12 +264,27 @@ class MetaClient:
 
     def earliest_retained(self) -> str | None:
         """The begin up to which cleans may have deleted older versions; earlier times cannot be travelled to."""
-        cleans = self.timeline.completed.of_actions(Action.CLEAN).instants
-        bodies = (self.body(instant) for instant in reversed(cleans))
-        if not cleans:
-            bodies = (body for _, body in reversed(list(self.history.decoded((Action.CLEAN,)))))
-        limits = (body.earliest_to_retain for body in bodies if isinstance(body, CleanMetadata))
-        return next((limit for limit in limits if limit), None)
+        for clean, body in self._cleans():
+            limit = _retained_by(body)
+            if limit:
+                return self._restored_to(clean, limit)
+        return None
+
+    def _cleans(self) -> Iterator[tuple[Instant, ActionBody | None]]:
+        """Completed cleans, newest first."""
+        for instant in reversed(self.timeline.completed.of_actions(Action.CLEAN).instants):
+            yield instant, self.body(instant)
+        for instant, body in self.history.newest_first((Action.CLEAN,)):
+            yield instant, body()
+
+    def _restored_to(self, clean: Instant, limit: str) -> str:
+        """The limit of a clean, or the savepoint before it to which the table went back since."""
+        for restore in self.timeline.completed.of_actions(Action.RESTORE):
+            plan = self.plan(restore)
+            later = comparable(restore.completion_time or "") > comparable(clean.completion_time or "")
+            if later and isinstance(plan, RestorePlan) and plan.savepoint:
+                limit = min(limit, plan.savepoint, key=comparable)
+        return limit
 
     # Schemas
 
@@ -272,6 +309,16 @@ class MetaClient:
                 except UnicodeDecodeError:
                     raise CorruptTable("the schema history is not UTF-8 text", file=path) from None
         return None
+
+
+EARLIEST_KEY = "lakebed.earliest.retained"
+"""Where a clean by file versions says what Hudi's own record says for the other policies only."""
+
+
+def _retained_by(body: ActionBody | None) -> str | None:
+    if not isinstance(body, CleanMetadata):
+        return None
+    return body.earliest_to_retain or body.extra.get(EARLIEST_KEY) or None
 
 
 def _is_by(instant: Instant, at: str | None) -> bool:

@@ -4,10 +4,11 @@ Each invariant is a function that raises when it does not hold, run under the ta
 that look at our own files only, just before the lock). A `ConflictError` says that another writer got there first and
 that the same call may be tried again.
 
-    ours / theirs          appended logs     rewrote or replaced     compacted
+    ours / theirs          appended logs     rewrote or replaced     compacted                  merged logs
     appended logs          conflict (*)      conflict                fine: slices are cut by completion time
-    rewrote or replaced    conflict          conflict                conflict
-    compaction             fine              conflict                conflict
+    rewrote or replaced    conflict          conflict                conflict                   conflict
+    compaction             fine              conflict                conflict                   fine
+    log compaction         fine              conflict                fine                       conflict
 
 (*) not under non-blocking concurrency control, where the ordering field decides.
 """
@@ -72,7 +73,11 @@ def conflicts(ours: Touched, others: Iterable[Touched], *, non_blocking: bool = 
 
 def _contested(ours: Touched, theirs: Touched, non_blocking: bool) -> frozenset[FileGroupId]:
     if ours.compacted:
-        return ours.groups & (theirs.groups if theirs.compacted else theirs.rewritten)
+        if (
+            theirs.compacted
+        ):  # a log compaction and a full one may pass each other: either finds its inputs as they were
+            return (ours.rewritten & theirs.rewritten) | (ours.appended & theirs.appended)
+        return ours.groups & theirs.rewritten
     shared = ours.rewritten & theirs.groups
     if not theirs.compacted:
         shared |= ours.appended & (theirs.rewritten if non_blocking else theirs.groups)
@@ -112,6 +117,18 @@ def instant_still_ours(snapshot: MetaClient, now: MetaClient, inflight: Instant,
         raise ConflictError(f"{inflight} is being rolled back by {undone}", hint="Try again.")
     if not alive:
         raise ConflictError(f"another writer took {inflight} for dead and removed its heartbeat", hint="Try again.")
+
+
+def nothing_was_undone(snapshot: MetaClient, now: MetaClient) -> None:
+    """What the action builds on is still there: the table was not set back, and is not being set back."""
+    pending = (*snapshot.timeline.pending, *now.timeline.pending)
+    restore = next((instant for instant in pending if instant.action is Action.RESTORE), None)
+    if restore is not None:
+        raise ConflictError(f"{restore} is under way", hint="Let it finish, or run restore again; then try again.")
+    there = {instant.requested_time for instant in now.completed_writes()}
+    for instant in snapshot.completed_writes():
+        if instant.requested_time not in there and not now.is_committed(instant.requested_time):
+            raise ConflictError(f"{instant}, on which this write builds, was undone meanwhile", hint="Try again.")
 
 
 def version_still_the_same(snapshot: MetaClient, now: MetaClient) -> None:

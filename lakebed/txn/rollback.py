@@ -79,7 +79,7 @@ def finish_rollback(client: MetaClient, rollback: Instant, control: Control) -> 
             storage.put_if_absent(client.active.path(_inflight(rollback)), b"")
         planned = (joined(r.partition_path, _name(path)) for r in plan.requests for path in r.files)
         files = sorted({*(path for path in planned if begin_of(_name(path)) == target), *find_files(storage, target)})
-        delete_all(storage, [*files, *_side_files(storage, target)])
+        delete_all(storage, [*files, *side_files(storage, target)])
         with control.lock.hold() as lease:
             fresh = client.reload()
             current = fresh.timeline.find(rollback.requested_time, Action.ROLLBACK)
@@ -133,7 +133,7 @@ def find_files(storage: Storage, begin: str) -> frozenset[str]:
     """Data files of a begin: by its markers, and by the names in every folder, for some writers leave no markers."""
     marked = (m.path for m in list_markers(storage, begin) if m.io_type is not MarkerType.APPEND)
     found = {path for path in marked if begin_of(_name(path)) == begin and storage.stat(path) is not None}
-    return frozenset(found.union(path for path in _listed(storage) if begin_of(_name(path)) == begin))
+    return frozenset(found.union(path for path in data_files(storage) if begin_of(_name(path)) == begin))
 
 
 def forget_instant(client: MetaClient, plan: RollbackPlan) -> None:
@@ -158,14 +158,15 @@ def delete_all(storage: Storage, paths: Sequence[str]) -> None:
         storage.delete([checked_file(path) for path in paths[start : start + _BATCH]])
 
 
-def _listed(storage: Storage) -> Iterator[str]:
+def data_files(storage: Storage) -> Iterator[str]:
+    """The paths of all files outside `.hoodie`."""
     folders = [folder for folder in storage.list_folders("") if folder != HOODIE_DIR]
     yield from (info.path for info in storage.list(""))
     for found in LocalRunner().map(lambda f: [i.path for i in storage.list(f, recursive=True)], folders, label="list"):
         yield from found
 
 
-def _side_files(storage: Storage, begin: str) -> list[str]:
+def side_files(storage: Storage, begin: str) -> list[str]:
     """What else carries a begin: hashing metadata of a resize, and the schema history of an ALTER TABLE."""
     listed = [*storage.list(HASHING_META_DIR, recursive=True), *storage.list(SCHEMA_DIR)]
     return [info.path for info in listed if info.name.startswith((f"{begin}.", f"{begin}_"))]

@@ -40,6 +40,7 @@ from lakebed.txn.conflicts import (
     files_are_of,
     instant_still_ours,
     no_file_group_written_twice,
+    nothing_was_undone,
     rolled_back_since,
     version_still_the_same,
 )
@@ -225,6 +226,7 @@ class Transaction:
             instant_still_ours(self.snapshot, now, self.instant, alive=alive)
             version_still_the_same(self.snapshot, now)
             if isinstance(body, CommitMetadata):
+                nothing_was_undone(self.snapshot, now)
                 self._check_conflicts(now, body)
             completion = choose_completion(now, self.instant, body, self._control)
             completion_time_moves_forward(now.timeline, self.begin_time, completion)

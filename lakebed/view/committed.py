@@ -89,6 +89,10 @@ class CommitLookup(Protocol):
         """Begins of the compactions that are planned for a group and not finished."""
         ...
 
+    def log_compacted_by(self, file: BaseFile | LogFile) -> str | None:
+        """The begin of the completed log compaction that covers a log; such a log may be cleaned before its slice."""
+        ...
+
     def prefetch(self, begins: Iterable[str]) -> None:
         """A hint that these commits will be asked for."""
         ...
@@ -106,6 +110,7 @@ class TimelineCommits:
     check_names: bool = True
     _named: dict[str, NamedFiles | None] = field(default_factory=dict)
     _pending: dict[FileGroupId, tuple[str, ...]] | None = None
+    _log_compacted: dict[tuple[str, str], str] | None = None
     _written: dict[str, list[FileInfo]] | None = None
 
     def is_committed(self, begin: str) -> bool:
@@ -159,6 +164,16 @@ class TimelineCommits:
                         found[group] = (*found.get(group, ()), instant.requested_time)
             self._pending = found
         return self._pending
+
+    def log_compacted_by(self, file: BaseFile | LogFile) -> str | None:
+        if self._log_compacted is None:
+            self._log_compacted = {
+                (operation.partition_path, path.rpartition("/")[2]): instant.requested_time
+                for instant, plan in self.client.log_compactions()
+                for operation in plan.operations
+                for path in operation.log_files
+            }
+        return self._log_compacted.get((file.file_group.partition_path, file.name))
 
     def prefetch(self, begins: Iterable[str]) -> None:
         if not self.check_names:

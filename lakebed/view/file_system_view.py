@@ -12,7 +12,7 @@ in older slices, or in retired groups, and do no harm; one that a slice to be re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from lakebed.errors import CorruptTable, InvalidRequest
@@ -145,6 +145,7 @@ class FileSystemView:
     def _whole(self, piece: FileSlice, at: str | None) -> FileSlice:
         """The slice, if all its files are there as they were written."""
         partition = piece.file_group.partition_path
+        piece = self._without_cleaned_logs(piece)
         lost = next(filter(self._is_lost, piece.files), None)
         if lost is None:
             return piece
@@ -161,6 +162,15 @@ class FileSystemView:
             file=lost.path,
             hint="Restore it from a copy; if the table was cleaned meanwhile, open it again.",
         )
+
+    def _without_cleaned_logs(self, piece: FileSlice) -> FileSlice:
+        """The slice without missing logs that a log compaction replaced whose result is there."""
+        lost = [log for log in piece.log_files if self._is_lost(log)]
+        if not lost:
+            return piece
+        there = {log.instant_time for log in piece.log_files if log not in lost}
+        replaced = [log for log in lost if self.commits.log_compacted_by(log) in there]
+        return replace(piece, log_files=tuple(log for log in piece.log_files if log not in replaced))
 
     def _replacements(self, group: GroupFiles) -> tuple[Replacement, ...]:
         return self.commits.replacements(group.id, min(group.begins(), key=comparable))

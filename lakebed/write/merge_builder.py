@@ -8,7 +8,8 @@
 
 A merge of updates alone that set some of the columns writes only those, on merge-on-read tables: the log then holds
 partial rows, which readers complete from the versions below. The ordering columns always go with them, so that an
-update which leaves them alone stands above the row it was made from.
+update which leaves them alone stands above the row it was made from. Where the table has a column that marks deleted
+rows, inline logs get whole rows: Hudi 1.2 looks for the mark of a partial row at its place in the whole row.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import pyarrow as pa
 from lakebed.index.options import IndexOptions
 from lakebed.merge.file_group_reader import TableShape
 from lakebed.model.record_key import key_generator_of
-from lakebed.model.schema import PARTITION_PATH, RECORD_KEY, without_meta_fields
+from lakebed.model.schema import IS_DELETED, PARTITION_PATH, RECORD_KEY, without_meta_fields
 from lakebed.read.shape import table_shape
 from lakebed.write.job import CommitResult, run_write
 from lakebed.write.merge_clauses import TARGET, BoundClause, Clause, Kind, Meeting, Verb, bind
@@ -138,6 +139,8 @@ def _partial_columns(
         return None
     changed = {name for clause in clauses for name in clause.values}
     if any(clause.verb is not Verb.UPDATE for clause in clauses) or changed & set(config.partition_fields):
+        return None
+    if not config.version.has_native_logs and {IS_DELETED, shape.rule.delete_field} & set(own.names):
         return None
     found = tuple(name for name in own.names if name in changed or name in config.ordering_fields)
     return found if len(found) < len(own.names) - len(config.key_fields) else None

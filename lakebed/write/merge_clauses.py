@@ -140,7 +140,11 @@ def _bound(clause: Clause, config: TableConfig, own: pa.Schema, source: pa.Schem
     given = clause.values
     if given is None:
         fixed = () if clause.verb is Verb.INSERT else config.key_fields
-        given = {item.name: f"s.`{item.name}`" for item in own if item.name in source.names and item.name not in fixed}
+        given = {
+            item.name: "s.`" + item.name.replace("`", "``") + "`"
+            for item in own
+            if item.name in source.names and item.name not in fixed
+        }
         if not given:
             raise InvalidRequest("the source has none of the table's columns")
     elif clause.verb is not Verb.DELETE and not given:

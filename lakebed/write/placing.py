@@ -31,7 +31,7 @@ from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 from lakebed.runner import Runner
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.view.file_system_view import FileSystemView
+from lakebed.view.file_system_view import FileLister, FileSystemView
 from lakebed.write.assign import home_of_keys, homes
 from lakebed.write.moves import columns_needed, deletes_stay, settle_moves
 from lakebed.write.operation import Operation
@@ -63,6 +63,8 @@ class Placing:
     properties: Mapping[str, str]
     runner: Runner
     shape: TableShape
+    lister: FileLister | None = None
+    """What is known of the table's files already; None asks the store."""
     _groups: dict[FileGroupId, int] = field(default_factory=dict)
     _rewritten: set[FileGroupId] = field(default_factory=set)
     """Groups that take new keys: their base file is written anew, for other writers' indexes look for keys there."""
@@ -91,7 +93,7 @@ class Placing:
             self._place_spooled(scatter, index, snapshot)
         else:
             self._check_places(index)
-        view = FileSystemView.of(snapshot)
+        view = self._view(snapshot)
         slices = _latest(view, {group.partition_path for group in self._groups})
         alive = {group.partition_path for group in slices}
         by_number = {number: group for group, number in self._groups.items()}
@@ -186,7 +188,9 @@ class Placing:
                 located = deletes_stay(located)
                 stays = np.asarray(valid(concat_chunks(located.column(FILE_ID))))
             elif settles:
-                settled = settle_moves(located, self.shape.rule, self._reader(snapshot), _all(snapshot), self.runner)
+                settled = settle_moves(
+                    located, self.shape.rule, self._reader(snapshot), _all(self._view(snapshot)), self.runner
+                )
                 located, stays = settled.located, settled.stays
             if not is_delete:
                 located = self._give_homes(located, snapshot, pile.nbytes)
@@ -217,7 +221,7 @@ class Placing:
             return located
         new = pc.is_null(ids)
         paths = located.column(PARTITION_PATH).combine_chunks()
-        view = FileSystemView.of(snapshot)
+        view = self._view(snapshot)
         share = nbytes / max(1, located.num_rows)
         position = located.schema.get_field_index(FILE_ID)
         for path in pc.unique(paths.filter(new)).to_pylist():
@@ -231,13 +235,18 @@ class Placing:
         return located.set_column(position, located.schema.field(position), ids)
 
     def _index(self, client: MetaClient) -> Index:
-        return open_index(self.index_context(client, self.shape, self.runner), self.properties)
+        return open_index(self.index_context(client, self.shape, self.runner, self.lister), self.properties)
+
+    def _view(self, client: MetaClient) -> FileSystemView:
+        return FileSystemView.of(client, self.lister)
 
     @staticmethod
-    def index_context(client: MetaClient, shape: TableShape, runner: Runner) -> IndexContext:
+    def index_context(
+        client: MetaClient, shape: TableShape, runner: Runner, lister: FileLister | None = None
+    ) -> IndexContext:
         """The table as indexes see it."""
         reader = FileGroupReader(client.storage, shape, ReadOptions(), shape.schema)
-        return IndexContext(client, FileSystemView.of(client), reader, runner)
+        return IndexContext(client, FileSystemView.of(client, lister), reader, runner)
 
     def _reader(self, client: MetaClient) -> FileGroupReader:
         return FileGroupReader(client.storage, self.shape, ReadOptions(), self.shape.schema)
@@ -282,8 +291,7 @@ def _new_file_id() -> str:
     return f"{uuid.uuid4()}-0"
 
 
-def _all(client: MetaClient) -> Iterator[FileSlice]:
-    view = FileSystemView.of(client)
+def _all(view: FileSystemView) -> Iterator[FileSlice]:
     for path in view.partitions():
         yield from view.slices(path)
 

@@ -84,7 +84,7 @@ class Judge:
             return
         ours = from_arrow(lakebed.open(self.path).scan(query="read_optimized").to_arrow())
         theirs = from_json(self.hudi.read(self.path, {QUERY_TYPE: "read_optimized"}))
-        yield _told("read-optimized, lakebed and Hudi", row_difference(theirs, ours))
+        yield told("read-optimized, lakebed and Hudi", row_difference(theirs, ours))
         if self.model.shape.places_known and not self.model.shape.index_forgets_deletes:
             yield self._versus("lakebed's read-optimized answer", self.model.read_optimized(), ours)
 
@@ -106,7 +106,7 @@ class Judge:
             names = [RECORD_KEY, *rng.sample(self.model.columns, 3)]
             names = list(dict.fromkeys(names))
             got = from_arrow(lakebed.open(self.path).scan(columns=names, filter=text).to_arrow())
-            yield _told(f"lakebed with {text} and columns {names}", row_difference(expected.select(names), got))
+            yield told(f"lakebed with {text} and columns {names}", row_difference(expected.select(names), got))
 
     # -- time
 
@@ -126,8 +126,8 @@ class Judge:
         instant = self.instants[write - 1].begin
         ours = from_arrow(lakebed.open(self.path).scan(as_of=instant).to_arrow())
         theirs = from_json(self.hudi.read(self.path, {"as.of.instant": instant}))
-        yield _told(f"lakebed as of {instant}", row_difference(self.answer(versions, columns), ours))
-        yield _told(f"Hudi as of {instant}", row_difference(self.answer(hudis, columns), theirs))
+        yield told(f"lakebed as of {instant}", row_difference(self.answer(versions, columns), ours))
+        yield told(f"Hudi as of {instant}", row_difference(self.answer(hudis, columns), theirs))
 
     # -- inside
 
@@ -135,7 +135,7 @@ class Judge:
         return from_arrow(lakebed.open(self.path).scan().to_arrow())
 
     def _versus(self, who: str, versions: Mapping[Key, Version], read: Answer) -> str:
-        return _told(f"{who} against the model", row_difference(self.answer(versions), read))
+        return told(f"{who} against the model", row_difference(self.answer(versions), read))
 
     def _unlisted(self, ours: Mapping[Key, Version], theirs: Mapping[Key, Version], after: int) -> Iterator[str]:
         for key in sorted(ours.keys() | theirs.keys()):
@@ -144,7 +144,7 @@ class Judge:
 
     def _each_other(self, what: str, ours: Answer, theirs: Answer, after: int) -> Iterator[str]:
         """All columns on the keys where nothing is listed; the schema as a whole."""
-        yield _told(f"{what} schema, Hudi's against ours", schema_difference(theirs, ours))
+        yield told(f"{what} schema, Hudi's against ours", schema_difference(theirs, ours))
         cells = self.model.cells
         special = {key for key, cell in cells.items() if listed(self.model, cell, after) is not None}
 
@@ -152,10 +152,10 @@ class Judge:
             return (row[PARTITION_PATH], row[RECORD_KEY]) not in special
 
         if theirs.columns == ours.columns:
-            yield _told(f"{what}, Hudi's against ours", row_difference(theirs.where(plain_key), ours.where(plain_key)))
+            yield told(f"{what}, Hudi's against ours", row_difference(theirs.where(plain_key), ours.where(plain_key)))
 
 
-def _told(what: str, difference: str) -> str:
+def told(what: str, difference: str) -> str:
     return f"{what}: {difference}" if difference else ""
 
 

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 ROOT = Path(__file__).parents[2]
 PEER_SCRIPT = Path(__file__).with_name("hudi_peer.py")
 START_SECONDS = 600.0  # the first start downloads the Hudi bundle
-REQUEST_SECONDS = 180.0
+REQUEST_SECONDS = float(os.environ.get("LAKEBED_INTEROP_REQUEST_SECONDS", "180"))
 
 
 def peer_python() -> Path:
@@ -102,7 +102,7 @@ class HudiPeer:
         child, self._child = self._child, None
         if child is None:
             return
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
             if child.stdin is not None:
                 child.stdin.write(json.dumps({"id": -1, "op": "stop"}) + "\n")
                 child.stdin.close()

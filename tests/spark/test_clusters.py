@@ -16,8 +16,6 @@ from typing import Any
 import pyspark
 import pytest
 
-pytestmark = pytest.mark.slow  # three clusters, each with JVMs of its own: `make clusters`
-
 SPARK_HOME = Path(pyspark.__file__).parent
 PROGRAM = Path(__file__).parent / "round_trip.py"
 FOUND = {"rows": 400, "updated": 40, "through the source": 10, "filtered": 50}
@@ -61,6 +59,7 @@ def test_spark_connect(tmp_path: Path) -> None:
     assert "connect" in found["connect"]
 
 
+@pytest.mark.slow  # a master and a worker more than the other two: `make clusters`
 def test_a_standalone_cluster(tmp_path: Path) -> None:
     with (
         daemon("deploy.master.Master", ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"], tmp_path) as master,

@@ -143,24 +143,25 @@ def test_rows_too_many_for_a_message_go_by_file(tmp_path: Path, spark: Any) -> N
 
 
 def test_carried_streams(tmp_path: Path) -> None:
-    from lakebed.spark.sink import INLINE_BYTES, _Carrier, _rows
+    from lakebed.spark.carry import INLINE_BYTES, Carrier
+    from lakebed.spark.carry import rows_of as carried_rows
     from lakebed.storage.open import open_storage
 
     storage = open_storage(tmp_path)
     batch = rows(range(100)).combine_chunks().to_batches()[0]
-    with _Carrier(storage, "a/small.arrow", batch.schema) as carrier:
+    with Carrier(storage, "a/small.arrow", batch.schema) as carrier:
         carrier.add(batch)
         small = carrier.done()
     assert small.path is None
-    with _Carrier(storage, "a/large.arrow", batch.schema) as carrier:
+    with Carrier(storage, "a/large.arrow", batch.schema) as carrier:
         for _ in range(INLINE_BYTES // batch.nbytes + 3):
             carrier.add(batch)
         large = carrier.done()
     assert large.path == "a/large.arrow"
     assert (tmp_path / "a/large.arrow").exists()
-    found = list(_rows(storage, [small, large]))
+    found = list(carried_rows(storage, [small, large]))
     assert sum(item.num_rows for item in found) == small.rows + large.rows
-    with pytest.raises(ZeroDivisionError), _Carrier(storage, "a/broken.arrow", batch.schema) as carrier:
+    with pytest.raises(ZeroDivisionError), Carrier(storage, "a/broken.arrow", batch.schema) as carrier:
         for number in range(INLINE_BYTES):
             carrier.add(batch)
             _ = 1 // (30_000_000 // batch.nbytes - number)
@@ -176,6 +177,30 @@ def test_sql(tmp_path: Path, spark: Any) -> None:
     spark.sql("INSERT INTO orders (id, part, version) VALUES ('new', 'eu', 3)")
     found = lakebed.open(path).scan(filter="id = 'new'").to_arrow().to_pylist()
     assert [(row["part"], row["version"], row["small"]) for row in found] == [("eu", 3, None)]
+
+
+def test_tables_in_the_catalog(tmp_path: Path, spark: Any) -> None:
+    """CREATE TABLE with the path under a name that Spark hands on; INSERT, INSERT OVERWRITE and CTAS."""
+    path, other = tmp_path / "t", tmp_path / "made"
+    save(frame(spark, rows(range(6))), path)
+    spark.sql(f"CREATE TABLE orders_there USING lakebed OPTIONS ('lakebed.path' '{path}')")
+    try:
+        assert spark.sql("SELECT count(*) FROM orders_there WHERE version = 1").collect()[0][0] == 6
+        spark.sql("INSERT INTO orders_there (id, part, version) VALUES ('new', 'eu', 3)")
+        assert lakebed.open(path).scan().count() == 7
+        options = f"'lakebed.path' '{other}', 'hoodie.datasource.write.recordkey.field' 'id'"
+        spark.sql(
+            f"CREATE TABLE orders_made USING lakebed OPTIONS ({options}) AS SELECT id, part, version FROM orders_there"
+        )
+        made = lakebed.open(other)
+        assert made.config.key_fields == ("id",)
+        assert made.scan().count() == 7
+        spark.sql("INSERT OVERWRITE orders_made SELECT 'one', 'eu', 1L")
+        assert made.refresh().scan(columns=["id"]).to_arrow().to_pylist() == [{"id": "one"}]
+    finally:
+        for name in ("orders_there", "orders_made"):
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
+    assert made.refresh().scan().count() == 1
 
 
 def test_a_registered_source(table: lakebed.Table, spark: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -231,3 +232,117 @@ def test_the_runner_runs_tasks_in_order_and_raises_what_they_raise(spark: Any) -
     assert list(runner.map(len, [], label="nothing")) == []
     with pytest.raises(lakebed.TableNotFound):
         list(runner.map(lakebed.open, ["/no/such/table"], label="open"))
+
+
+def test_one_shuffle_and_rows_enter_python_once(tmp_path: Path, spark: Any) -> None:
+    """The physical plan: key columns make a task number, one exchange, one map over all columns."""
+    from lakebed.config.write_options import WriteOptions
+    from lakebed.read.shape import table_shape
+    from lakebed.spark import write_job
+    from lakebed.spark.placement import place_rows
+    from lakebed.spark.small import plan_text
+    from lakebed.write.operation import Operation
+
+    table = new_table(tmp_path / "t")
+    table.bulk_insert(rows(range(60), 2))
+    writer = table._writer(None, None)
+    given = frame(spark, rows(range(20)))
+    plan = writer.plan(table_shape(writer.client), write_job.arrow_schema(given.schema))
+    request = writer.request(Operation.UPSERT, table_shape(writer.client), plan)
+    placed = place_rows(given, plan, writer.client, request, sorted(paths_of(table)))
+    assert isinstance(placed.options, WriteOptions)
+    task = write_job.WriteTask(None, request, plan, writer.client)  # type: ignore[arg-type]
+    text = plan_text(write_job.written_by(placed.rows, task))
+    assert text.count("Exchange ") == 1
+    assert "REPARTITION_BY_NUM" in text
+    assert text.count("MapInArrow ") == 1
+    assert text.count("ArrowEvalPython ") == 1
+    assert "Sort " not in text
+    assert re.search(r"ArrowEvalPython \[run\(\w+#\d+, \w+#\d+\)", text)
+
+
+def test_columns_are_checked_before_spark_runs_anything(tmp_path: Path, spark: Any) -> None:
+    """The table keeps its NOT NULL, new columns come in, and what cannot be is refused as it is for plain rows."""
+    from pyspark.sql import functions as F
+
+    declared = pa.schema([pa.field("id", pa.string(), False), pa.field("n", pa.int32(), False)])
+    table = lakebed.create(tmp_path / "t", declared, record_key="id", num_buckets=1)
+    good = spark.createDataFrame([("a", 1), ("b", 2)], "id string, n int")
+    table.upsert(good, options=JOB)
+    timeline = table.inspect.timeline().num_rows
+    for bad, message in (
+        (good.withColumn("n", F.lit("x")), "'n'"),
+        (good.drop("n"), "'n'"),
+    ):
+        with pytest.raises(lakebed.InvalidRequest, match=message) as by_spark:
+            table.upsert(bad, options=JOB)
+        with pytest.raises(lakebed.InvalidRequest) as plain:
+            table.upsert(bad.toArrow())
+        assert str(by_spark.value) == str(plain.value)
+    assert table.refresh().inspect.timeline().num_rows == timeline
+    with pytest.raises(lakebed.InvalidRequest, match="'n' may not be null"):
+        table.upsert(good.withColumn("n", F.when(F.col("id") != "a", F.col("n"))), options=JOB)
+    table.upsert(good.withColumn("more", F.lit(1.5)), options=JOB)
+    assert table.scan(columns=["id", "more"]).to_arrow().column("more").to_pylist() == [1.5, 1.5]
+    stated = table.refresh()._writer(None, None)
+    from lakebed.read.shape import table_shape
+    from lakebed.write.writable import declared_schema
+
+    assert not declared_schema(stated.client, table_shape(stated.client)).field("n").nullable
+
+
+INDEXES: dict[str, dict[str, Any]] = {
+    "simple": {"index": "simple"},
+    "bloom": {"index": "bloom"},
+    "simple, copy-on-write": {"index": "simple", "table_type": "cow"},
+    "global simple": {"index": "global_simple"},
+    "global bloom": {"index": "global_bloom", "table_type": "cow"},
+}
+
+
+@pytest.mark.parametrize("kind", INDEXES)
+def test_known_keys_go_to_the_group_that_holds_them(kind: str, tmp_path: Path, spark: Any) -> None:
+    """Two writes make two groups in a partition; an update of rows of both, and new ones, finds each its own."""
+    small_files_off = {"hoodie.parquet.small.file.limit": "0"}
+    table = new_table(tmp_path / "t", **{**INDEXES[kind], "num_buckets": None})
+    table.insert(rows(range(0, 44, 11)), options=small_files_off)
+    table.insert(rows(range(44, 88, 11)), options=small_files_off)
+    before = groups_of_keys(table)
+    assert len(set(before.values())) == 2
+    table.upsert(frame(spark, rows(range(22, 110, 11), 2)).repartition(3), options={**JOB, **small_files_off})
+    after = groups_of_keys(table)
+    assert len(after) == 10
+    assert {key: after[key] for key in before} == before
+    assert table.scan(filter="version = 2").count() == 8
+    assert len({key for key in after if key not in before}) == 2
+    if "global" in kind:
+        moved = rows(range(0, 22, 11), 3)
+        moved = moved.set_column(1, moved.schema.field(1), pa.array(["elsewhere"] * 2))
+        table.upsert(frame(spark, moved), options=JOB)
+        assert table.scan().count() == 10
+        assert table.scan(filter="part = 'elsewhere'").count() == 2
+
+
+def groups_of_keys(table: lakebed.Table) -> dict[str, str]:
+    """The file group of every key, by the names of the files that hold the newest versions."""
+    plan = table.refresh().scan(columns=["id"]).plan()
+    return {
+        key: split.slice.file_group.file_id
+        for split in plan.splits
+        for batch in plan.reader.read(split)
+        for key in batch.column("id").to_pylist()
+    }
+
+
+def test_merge_of_a_frame(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of the source come by streams that tasks leave beside the table, whatever their number; nothing stays."""
+    from lakebed.spark import carry
+
+    monkeypatch.setattr(carry, "INLINE_BYTES", 1)
+    table = new_table(tmp_path / "t", partition_by=None)
+    table.bulk_insert(rows(range(30)))
+    source = frame(spark, rows(range(20, 50), 2)).repartition(3)
+    merged = table.merge(source, on="t.id = s.id").when_matched_update_all().when_not_matched_insert_all().execute()
+    assert merged.files
+    assert content(table) == rows_of(pa.concat_tables([rows(range(20)), rows(range(20, 50), 2)]), SCHEMA.names)
+    assert not list((tmp_path / "t" / ".hoodie").rglob("*.arrow"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -295,14 +296,28 @@ def test_dumps_of_other_files_are_refused(run: Run, golden: Golden, tmp_path: Pa
 
 
 def test_demo(run: Run, tmp_path: Path) -> None:
-    done = run("demo")
+    done = run("demo", "--no-spark", "--rows", "7000", "--keep", tmp_path)
     assert done.code == 0
-    for text in ("Time travel", "L0", "L1", "snapshot:", "key range pushed into every file"):
+    for text in ("Without Spark", "upsert 7:", "Time travel", "L0  █", "6 logs", "L1  █", "order-0001400"):
         assert text in done.out
-    done = run("demo", "--keep", tmp_path)
-    (kept,) = tmp_path.iterdir()
-    assert done.code == 0 and f"lakebed show {kept}" in done.out.replace("\n", "")
-    assert run("show", kept).code == 0
+    assert re.search(r"as of \d{17}\s+4,900 rows", done.out)
+    kept = tmp_path / "orders"
+    assert f"lakebed show {kept}" in done.out.replace("\n", "")
+    table = lakebed.open(kept)
+    assert table.scan().count() == 2800 + 6 * 350
+    assert table.check() == []
+    assert set(table.inspect.file_slices().column("log_files").to_pylist()) == {0}
+    assert run("demo", "--no-spark", "--rows", "7000", "--keep", tmp_path).code == 2
+
+
+def test_demo_without_java(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    """Where Spark cannot start, the tour says why and goes on without it."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    done = run("demo", "--rows", "1000")
+    assert done.code == 0
+    assert "no Java found" in done.out
+    assert "compacted in" in done.out
 
 
 # As a program

@@ -86,7 +86,7 @@ def test_golden_instants_and_bodies(maint: History) -> None:
 def test_ranges_of_begin_skip_files_by_name(golden: Callable[[str], Path]) -> None:
     history = History.load(LocalStorage(golden(MAINT)))
     assert history.table("20261115102833000").num_rows == 3
-    assert list(history._times) == [f"{FOLDER}/20261115102833315_20261115102835670_0.parquet"]
+    assert [path for path, _ in history._times] == [f"{FOLDER}/20261115102833315_20261115102835670_0.parquet"]
     assert history.table("20261115102820297", "20261115102824454")["requested_time"].to_pylist() == [
         "20261115102820297",
         "20261115102822450",

@@ -126,6 +126,9 @@ class Commits:
     def pending_compactions(self) -> Mapping[FileGroupId, tuple[str, ...]]:
         return {}
 
+    def log_compacted_by(self, file: BaseFile | LogFile) -> str | None:
+        return None
+
     def prefetch(self, begins: Iterable[str]) -> None:
         pass
 

@@ -233,6 +233,18 @@ def test_updates_of_some_columns_write_only_those(log_format: str, layout: str) 
     assert set(SCHEMA.names) <= set(names)
 
 
+@pytest.mark.parametrize(("log_format", "partial"), [("v1", False), ("v2", True)])
+def test_where_a_column_marks_deleted_rows_inline_logs_get_whole_rows(log_format: str, partial: bool) -> None:
+    """Hudi 1.2 takes the mark of a partial row from its place in the whole row: it loses the row, or fails."""
+    schema = SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_()))
+    t = make(schema=schema, log_format=log_format, num_buckets=1)
+    t.upsert(table(row("k0", 1, "a", 1, "t", _hoodie_is_deleted=False), schema=schema))
+    done = t.merge(source(src("k0", 9)), on="t.id = s.id").when_matched_update(set={"v": "s.qty"}).execute()
+    [(is_partial, names)] = log_columns(t, done.files[0])
+    assert (is_partial, "txt" in names) == (partial, not partial)
+    assert values(t, "id", "v", "txt") == [("k0", 9, "t")]
+
+
 def test_partial_rows_have_the_shape_that_real_hudi_gives_them(golden: Callable[[str], Path]) -> None:
     real = lakebed.open(golden("mor_partial_v9"))
     logs = [

@@ -1,0 +1,217 @@
+"""The history timeline by size: listing instants, loading everything, and looking into a small range.
+
+    python -m benchmarks.history [ACTIONS...] [--hudi]
+
+The seed of this format reports 32 ms to list and 150 ms to load 10,000 actions, and 162 s to read 10,000,000. Histories
+are made by the archiver's own steps, in rounds that are merged level by level; bodies are commits of one file each, as
+large as real ones, since most of a body is its Avro schema. With --hudi real Hudi reads the same folder beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measure import measure
+from lakebed.format.names import HISTORY_DIR, BaseFileName
+from lakebed.format.timeline_files import encode_body
+from lakebed.model.actions import CommitMetadata, WriteStat
+from lakebed.model.instant import Action, State
+from lakebed.storage.local import LocalStorage
+from lakebed.timeline.clock import instant_time_of_ms
+from lakebed.timeline.history import BODIES_SCHEMA, History, instants_of
+from lakebed.timeline.history_writer import compact, flush, sweep
+
+START_MS = 1_700_000_000_000
+STEP_MS = 30_000
+ROOT = Path(__file__).parents[1]
+_BEGIN = "20230101000000000"
+_FILE_ID = "11111111-0000-4000-8000-000000000000-0"
+
+
+def build(folder: Path, actions: int) -> None:
+    """A history of so many actions, one every thirty seconds."""
+    name = BaseFileName(_FILE_ID, "0-0-0", _BEGIN, "parquet").render()
+    stat = WriteStat(_FILE_ID, f"p0/{name}", "p0", "null", num_writes=1000, num_inserts=1000, file_size=123_456)
+    schema = json.dumps(
+        {"type": "record", "name": "r", "fields": [{"name": f"c{i}", "type": "long"} for i in range(20)]}
+    )
+    body = CommitMetadata("UPSERT", {"p0": (stat,)}, {"schema": schema})
+    template = encode_body(body, Action.COMMIT, State.COMPLETED)
+    storage = LocalStorage(folder)
+    history = History(storage, (), None)
+    round_size = max(11, actions // 200)
+    for first in range(0, actions, round_size):
+        count = min(round_size, actions - first)
+        begins = [instant_time_of_ms(START_MS + STEP_MS * number) for number in range(first, first + count)]
+        done = [instant_time_of_ms(START_MS + STEP_MS * number + 700) for number in range(first, first + count)]
+        rows = pa.table(
+            [
+                pa.array(begins),
+                pa.array(done),
+                pa.array(["commit"] * count),
+                pa.array([template.replace(_BEGIN.encode(), begin.encode()) for begin in begins], pa.binary()),
+                pa.nulls(count, pa.binary()),
+            ],
+            schema=BODIES_SCHEMA,
+        )
+        history = compact(flush(history, rows), 10, 1_048_576_000)
+        sweep(history, 3)
+
+
+def list_times(folder: str) -> int:
+    """Begin, completion and action of everything, as Arrow columns."""
+    return int(History.load(LocalStorage(folder)).table().num_rows)
+
+
+def list_instants(folder: str) -> int:
+    """The same as a Python object each."""
+    return len(instants_of(History.load(LocalStorage(folder)).table()))
+
+
+def load_everything(folder: str) -> int:
+    """All columns, with every body, row group by row group."""
+    return sum(int(part.num_rows) for part in History.load(LocalStorage(folder)).parts())
+
+
+def small_range(folder: str, actions: int) -> int:
+    """A hundred actions out of the middle, with their bodies."""
+    low, high = (instant_time_of_ms(START_MS + STEP_MS * (actions // 2 + more)) for more in (0, 99))
+    return int(History.load(LocalStorage(folder)).loaded(low, high).num_rows)
+
+
+WORK: dict[str, Callable[..., int]] = {
+    "list, as columns": list_times,
+    "list, as instants": list_instants,
+    "load everything": load_everything,
+}
+
+
+def measured(folder: Path, actions: int) -> dict[str, float]:
+    """Milliseconds of each kind of reading, best of several in a process of its own."""
+    repeat = 5 if actions <= 100_000 else 2
+    found = {name: measure(work, str(folder), repeat=repeat) for name, work in WORK.items()}
+    found["a range of 100"] = measure(small_range, str(folder), actions, repeat=repeat)
+    expected = {**dict.fromkeys(WORK, actions), "a range of 100": min(100, actions)}
+    for name, one in found.items():
+        if one.result != expected[name]:
+            raise AssertionError(f"{name}: {one.result} rows instead of {expected[name]}")
+    return {name: one.wall * 1000 for name, one in found.items()}
+
+
+_PEER = """
+import json, sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from hudi_peer import HUDI_BUNDLE, start_session
+session = start_session(Path({folder!r}), HUDI_BUNDLE, "4g")
+jvm = session._jvm
+conf = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(session._jsc.hadoopConfiguration())
+out = dict()
+for path in {paths!r}:
+    best = [1e9, 1e9]
+    for _ in range(4):
+        builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()
+        client = builder.setConf(conf).setBasePath(path).build()
+        started = time.perf_counter()
+        timeline = client.getArchivedTimeline()
+        count = timeline.countInstants()
+        listed = time.perf_counter()
+        timeline.loadCompletedInstantDetailsInMemory()
+        best = [min(best[0], listed - started), min(best[1], time.perf_counter() - listed)]
+    out[path] = [count, best[0] * 1000, best[1] * 1000]
+print("ANSWER " + json.dumps(out))
+session.stop()
+"""
+
+
+def by_hudi(folders: dict[int, Path], scratch: Path) -> dict[int, tuple[float, float]]:
+    """Milliseconds in which real Hudi lists and loads the same histories; the first of four runs warms the JVM."""
+    paths = [str(folder) for folder in folders.values()]
+    code = _PEER.format(tests=str(ROOT / "tests" / "interop"), folder=str(scratch), paths=paths)
+    python = ROOT / ".venv-hudi" / "bin" / "python"
+    done = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=False, timeout=1200)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("ANSWER ")]
+    if not lines:
+        raise RuntimeError(done.stderr[-2000:])
+    found: dict[str, list[float]] = json.loads(lines[0].removeprefix("ANSWER "))
+    for actions, folder in folders.items():
+        if found[str(folder)][0] != actions:
+            raise AssertionError(f"Hudi counts {found[str(folder)][0]} of {actions} actions")
+    return {actions: (found[str(folder)][1], found[str(folder)][2]) for actions, folder in folders.items()}
+
+
+def make_table(folder: Path) -> None:
+    """Enough of a table around a history for Hudi to open it."""
+    import lakebed
+
+    lakebed.create(folder, pa.schema([("id", pa.string())]), record_key="id", log_format="v1", table_type="cow")
+    (folder / HISTORY_DIR).mkdir(parents=True, exist_ok=True)
+
+
+def run(sizes: tuple[int, ...] = (1_000, 10_000, 100_000), *, hudi: bool = False) -> list[tuple[str, float, float]]:
+    """Print the table of times; the claims that `make bench` checks."""
+    scratch = Path(tempfile.mkdtemp(prefix="lakebed-history-"))
+    try:
+        times: dict[int, dict[str, float]] = {}
+        folders: dict[int, Path] = {}
+        for actions in sizes:
+            folders[actions] = scratch / str(actions)
+            make_table(folders[actions])
+            started = time.perf_counter()
+            build(folders[actions], actions)
+            built = time.perf_counter() - started
+            times[actions] = measured(folders[actions], actions)
+            times[actions]["written in s"] = built
+        theirs = by_hudi(folders, scratch / "spark") if hudi else {}
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    _print(times, theirs)
+    return _claims(times)
+
+
+def _print(times: dict[int, dict[str, float]], theirs: dict[int, tuple[float, float]]) -> None:
+    table = Table(title="history, milliseconds", title_justify="left")
+    names = list(next(iter(times.values())))
+    for heading in ("actions", *names, *(("Hudi lists", "Hudi loads") if theirs else ())):
+        table.add_column(heading, justify="right")
+    for actions, found in times.items():
+        extra = [f"{value:.0f}" for value in theirs.get(actions, ())]
+        table.add_row(f"{actions:,}", *(f"{found[name]:.1f}" for name in names), *extra)
+    Console().print(table)
+
+
+def _claims(times: dict[int, dict[str, float]]) -> list[tuple[str, float, float]]:
+    claims: list[tuple[str, float, float]] = []
+    if 10_000 in times:
+        claims.append(("list 10,000 actions, of the seed's 32 ms", times[10_000]["list, as columns"] / 32, 1.0))
+        claims.append(("load 10,000 actions, of the seed's 150 ms", times[10_000]["load everything"] / 150, 1.0))
+    first, last = min(times), max(times)
+    if last >= 10 * first:
+        grown = times[last]["load everything"] / times[first]["load everything"] / (last / first)
+        claims.append((f"load time per action, {last:,} against {first:,}", grown, 1.2))
+        flat = times[last]["a range of 100"] / times[first]["a range of 100"]
+        claims.append((f"a range of 100 out of {last:,} against {first:,}", flat, 3.0))
+    return claims
+
+
+def main(arguments: list[str]) -> int:
+    sizes: Any = tuple(int(text.replace("_", "")) for text in arguments if not text.startswith("--"))
+    for what, found, target in run(sizes or (1_000, 10_000, 100_000), hudi="--hudi" in arguments):
+        print(f"{what}: {found:.3f} (<= {target:g})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,132 @@
+"""`lakebed clean | archive | savepoint | restore | rollback | ttl | upgrade | downgrade`: upkeep from the shell.
+
+Options of the format are given as `--set key=value`, under Hudi's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import typer
+
+from lakebed.cli.output import console, print_json
+from lakebed.cli.show import JsonOption, PathArgument
+from lakebed.errors import InvalidRequest
+from lakebed.model.instant import Instant
+from lakebed.table import open as open_table
+
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="An option of the service, as key=value.")]
+InstantArgument = Annotated[str, typer.Argument(help="The begin time of an instant on the timeline.")]
+
+
+def clean(path: PathArgument, given: SetOption = None, as_json: JsonOption = False) -> None:
+    """Remove files that no retained state needs. How much is retained: --set hoodie.clean.commits.retained=10."""
+    _print("cleaned", open_table(path).services.clean(options_of(given)), as_json)
+
+
+def archive(path: PathArgument, given: SetOption = None, as_json: JsonOption = False) -> None:
+    """Move old actions into the history, when there are more than hoodie.keep.max.commits."""
+    _print("archived", open_table(path).services.archive(options_of(given)), as_json)
+
+
+def savepoint(
+    path: PathArgument,
+    comment: Annotated[str, typer.Option(help="Why the savepoint is made.")] = "",
+    instant: Annotated[str | None, typer.Option(help="The write to save; the newest if left out.")] = None,
+    delete: Annotated[str | None, typer.Option(help="Give up this savepoint instead.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Protect the table's state from cleaning, so that it can be restored."""
+    services = open_table(path).services
+    if delete is not None:
+        services.delete_savepoint(delete)
+        _print("gave up savepoint", [delete], as_json)
+    else:
+        _print("saved", [services.savepoint(comment, instant)], as_json)
+
+
+def restore(
+    path: PathArgument,
+    savepoint: Annotated[str | None, typer.Argument(help="The savepoint; the newest if left out.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Set the table back to a savepoint. Writes after it are gone for good."""
+    _print("restored", [open_table(path).services.restore(savepoint)], as_json)
+
+
+def rollback(path: PathArgument, instant: InstantArgument, as_json: JsonOption = False) -> None:
+    """Undo a pending write, a plan that is not run, or the newest completed write."""
+    done = open_table(path).services.rollback(instant)
+    _print("rolled back", [done] if done is not None else [instant], as_json)
+
+
+def ttl(
+    path: PathArgument,
+    days: Annotated[int | None, typer.Option(help="How many days a partition lives without a write.")] = None,
+    given: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let partitions vanish that nobody wrote to for so many days."""
+    done = open_table(path).services.drop_expired_partitions(days, options_of(given))
+    _print("dropped expired partitions", [done.instant] if done is not None else [], as_json)
+
+
+def upgrade(
+    path: PathArgument,
+    to: Annotated[int, typer.Option(help="The table version.")] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Give the table a higher version."""
+    open_table(path).services.upgrade(to)
+    _print_version(path, as_json)
+
+
+def downgrade(
+    path: PathArgument,
+    to: Annotated[int, typer.Option(help="The table version.")] = 9,
+    as_json: JsonOption = False,
+) -> None:
+    """Give the table a lower version; what that version does not know is compacted away first."""
+    open_table(path).services.downgrade(to)
+    _print_version(path, as_json)
+
+
+def options_of(given: Iterable[str] | None) -> dict[str, str]:
+    """Options as `--set` gives them."""
+    found = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidRequest(f"{text!r} is not key=value")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _print(done: str, instants: Sequence[Instant | str], as_json: bool) -> None:
+    if as_json:
+        print_json([_facts(instant) for instant in instants])
+    elif not instants:
+        console.print("nothing to do")
+    else:
+        for instant in instants:
+            console.print(f"{done} {instant}", highlight=False)
+
+
+def _facts(instant: Instant | str) -> dict[str, str | None]:
+    if isinstance(instant, str):
+        return {"instant": instant}
+    return {
+        "instant": instant.requested_time,
+        "action": str(instant.action),
+        "state": str(instant.state),
+        "completion": instant.completion_time,
+    }
+
+
+def _print_version(path: str, as_json: bool) -> None:
+    version = int(open_table(path).config.version)
+    if as_json:
+        print_json({"version": version})
+    else:
+        console.print(f"the table has version {version}", highlight=False)

@@ -1,0 +1,103 @@
+"""Which actions leave the active timeline: a function of the timeline, the options and what is still needed.
+
+    kept:  the newest 20 writes, and everything from the first of these on
+             · that is pending, of whatever kind           (older files would count as committed, newer ones not yet)
+             · that has a savepoint                        (a restore needs every write after it)
+             · that the last clean retains                 (Hudi's next clean continues from there)
+             · that is not in a compacted metadata table   (Hudi asks the active timeline what its logs are worth)
+             · that replaced a group whose files are there (Hudi asks the active timeline alone what was replaced)
+
+What is archived is a prefix by begin, so that "older than the first write of the active timeline" means committed.
+Cleans, rollbacks and the rest go along with the writes around them; the newest clean stays, for it is where readers of
+any kind find how far back they can travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakebed.config.upkeep_options import ArchiveOptions
+from lakebed.format.names import METADATA_DIR
+from lakebed.model.actions import CommitMetadata
+from lakebed.model.files import BaseFile, FileGroupId, LogFile
+from lakebed.model.instant import Action, Instant
+from lakebed.timeline.active import load_active
+from lakebed.timeline.clock import comparable
+from lakebed.timeline.meta_client import MetaClient
+
+_EVER = "9" * 17
+Files = Mapping[FileGroupId, Sequence[BaseFile | LogFile]]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round of archiving takes; whatever began before `start` is archived then, or was never committed."""
+
+    instants: tuple[Instant, ...]
+    start: str
+
+
+def is_archive_due(client: MetaClient, options: ArchiveOptions) -> bool:
+    """Whether there are enough writes to archive some: by the names on the timeline alone."""
+    return len(client.completed_writes()) > options.max_commits
+
+
+def choose_round(client: MetaClient, options: ArchiveOptions, files: Files) -> Round | None:
+    """The actions to archive, oldest first; None when there are none. `files` are the data files on storage."""
+    writes = client.completed_writes()
+    if len(writes) <= options.max_commits:
+        return None
+    saved = {i.requested_time for i in client.timeline.of_actions(Action.SAVEPOINT) if i.is_completed}
+    limit = min(_EVER, *_limits(client), *(() if options.beyond_savepoint else map(comparable, saved)))
+    excess = [w for w in writes[: len(writes) - options.min_commits] if w.requested_time not in saved]
+    chosen: list[Instant] = []
+    for write in excess:
+        if comparable(write.requested_time) >= limit or _still_retires(client, write, files):
+            break
+        chosen.append(write)
+    if not chosen:
+        return None
+    left = (w for w in writes if w not in chosen and w.requested_time not in saved)
+    start = min(limit, *(comparable(write.requested_time) for write in left))
+    return Round(tuple(sorted((*chosen, *_others(client, start)), key=_order)), start)
+
+
+def _limits(client: MetaClient) -> Iterable[str]:
+    """Begins from which on everything stays."""
+    for instant in client.timeline.pending:
+        if instant.action is not Action.SAVEPOINT:
+            yield comparable(instant.requested_time)
+    retained = client.earliest_retained()
+    if retained is not None:
+        yield comparable(retained)
+    if client.config.metadata_partitions:
+        known = load_active(client.storage.within(METADATA_DIR)).timeline
+        compacted = known.completed.of_actions(Action.COMMIT).last
+        yield comparable(compacted.requested_time) if compacted else ""
+
+
+def _others(client: MetaClient, start: str) -> list[Instant]:
+    """Completed actions that are no writes and began before the first write that stays."""
+    done = client.timeline.completed.where(lambda i: not i.action.adds_files and i.action is not Action.SAVEPOINT)
+    newest_clean = done.of_actions(Action.CLEAN).last
+    return [i for i in done if comparable(i.requested_time) < start and i != newest_clean]
+
+
+def _still_retires(client: MetaClient, write: Instant, files: Files) -> bool:
+    """Whether files of a group that the write replaced are still there, and would come back to life without it."""
+    if write.action is not Action.REPLACE_COMMIT:
+        return False
+    body = client.body(write)
+    replaced = body.replaced_file_ids if isinstance(body, CommitMetadata) else {}
+    done = comparable(write.completion_time or "")
+    for partition, file_ids in replaced.items():
+        for file_id in file_ids:
+            found = files.get(FileGroupId(partition, file_id), ())
+            if any(f.instant_time != write.requested_time and comparable(f.instant_time) <= done for f in found):
+                return True
+    return False
+
+
+def _order(instant: Instant) -> tuple[str, str]:
+    return (comparable(instant.requested_time), str(instant.action))

@@ -1,0 +1,172 @@
+"""Which files a clean may take: a function of the view, the timeline and the options.
+
+    base b1        base b2              base b3
+    ├─ logs ────────┼─ logs ─────────────┼─ logs ──────►   completion times
+                    ^ b1 and its logs are needed until b2 completed
+                                    ^ earliest write to retain: whatever was needed until before it completed may go
+
+So every state from just before the earliest retained write on stays whole, and a write that is under way keeps the
+state it began with. Files that a savepoint, or the plan of a pending compaction, log compaction or clustering names are
+never taken. What no reader counts goes at once: files of attempts that lost, and of writes that were undone. Logs that
+a log compaction covers go before their slice does; not those which are results of one themselves, for their headers
+still say at whose place the next result stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from lakebed.config.upkeep_options import CleanOptions, CleanPolicy
+from lakebed.model.files import FileGroup, FileGroupId, FileSlice
+from lakebed.model.instant import Action, Instant
+from lakebed.timeline.clock import comparable, instant_time_of_ms
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.markers import begin_of
+from lakebed.view.file_system_view import FileSystemView
+from lakebed.view.slicing import group_files
+
+_HOUR_MS = 3_600_000
+_WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
+_EVER = "9" * 17
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What stays readable: every state from just before `limit` on; with `versions`, so many slices of a group."""
+
+    limit: str
+    earliest: Instant | None = None
+    versions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expendable:
+    """A file that may go, and since when no state needs it; None where none ever did."""
+
+    partition_path: str
+    name: str
+    until: str | None
+
+
+def retention(client: MetaClient, options: CleanOptions, now_ms: int) -> Retention | None:
+    """What the options and the writes under way ask to keep; None when nothing may go yet."""
+    writes = client.timeline.completed.of_actions(*_WRITES).in_completion_order()
+    begun = min((comparable(i.requested_time) for i in client.timeline.pending.of_actions(*_WRITES)), default=_EVER)
+    before_them = [write for write in writes if _done(write) < begun]
+    if not before_them or client.timeline.pending.of_actions(Action.RESTORE).instants:
+        return None
+    if options.policy is CleanPolicy.FILE_VERSIONS:
+        return Retention(begun, versions=options.versions)
+    if options.policy is CleanPolicy.COMMITS:
+        if len(writes) <= options.commits:
+            return None
+        earliest = writes[-options.commits]
+    else:
+        cutoff = instant_time_of_ms(now_ms - options.hours * _HOUR_MS, client.config.timezone)
+        earliest = next((write for write in writes if _done(write) >= cutoff), writes[-1])
+    if _done(before_them[-1]) < _done(earliest):
+        earliest = before_them[-1]
+    return Retention(_done(earliest), earliest)
+
+
+def protected_files(client: MetaClient) -> frozenset[tuple[str, str]]:
+    """The files that must stay whatever the policy says, as partition and name."""
+    found: set[tuple[str, str]] = set()
+    for _, savepoint in client.savepoints():
+        found.update((partition, _name(file)) for partition, files in savepoint.files.items() for file in files)
+    for _, plan in client.pending_compactions():
+        for operation in plan.operations:
+            files = (*((operation.base_file,) if operation.base_file else ()), *operation.log_files)
+            found.update((operation.partition_path, _name(file)) for file in files)
+    for _, replace in client.pending_clusterings():
+        for group in replace.clustering.groups if replace.clustering else ():
+            for piece in group.slices:
+                files = (*((piece.base_file,) if piece.base_file else ()), *piece.log_files)
+                found.update((piece.partition_path, _name(file)) for file in files)
+    return frozenset(found)
+
+
+def expendable(client: MetaClient, view: FileSystemView, partition: str, keep: Retention) -> Iterator[Expendable]:
+    """The files of a partition that nothing needs, protected ones included."""
+    covered = _log_compacted(client, keep.limit)
+    for group in view.file_groups(partition):
+        for piece, until in _until(group, view):
+            if until is not None and until < keep.limit and not _is_kept(group, piece, keep):
+                yield from (Expendable(partition, file.name, until) for file in piece.files)
+            elif covered:
+                yield from _covered_logs(piece, covered)
+    yield from _never_counted(client, view, partition)
+
+
+def _until(group: FileGroup, view: FileSystemView) -> Iterator[tuple[FileSlice, str | None]]:
+    """Each slice, newest first, and when the last state that needs it ended: a later base file, or a replacement."""
+    until = comparable(group.replaced_at) if group.replaced_at is not None else None
+    for piece in reversed(group.slices):
+        yield piece, until
+        if piece.base_file is not None:
+            begin = piece.base_file.instant_time
+            done = comparable(view.commits.completion_time(begin) or begin)
+            until = done if until is None else min(until, done)
+
+
+def _is_kept(group: FileGroup, piece: FileSlice, keep: Retention) -> bool:
+    """Whether the slice is among the versions of its group that stay; a retired group has no versions."""
+    if keep.versions is None or group.replaced_at is not None:
+        return False
+    newest = [item for item in reversed(group.slices) if not item.is_empty][: keep.versions]
+    return piece in newest
+
+
+@dataclass(frozen=True, slots=True)
+class _Covered:
+    """What covers a log: the newest begin that its compaction covers, and when that was complete."""
+
+    newest: str
+    until: str
+
+
+def _log_compacted(client: MetaClient, limit: str) -> dict[tuple[FileGroupId, str], _Covered]:
+    """Logs that a log compaction covers which completed before the limit, results of others left out."""
+    found: dict[tuple[FileGroupId, str], _Covered] = {}
+    compactions = client.log_compactions()
+    results = {instant.requested_time for instant, _ in compactions}
+    for instant, plan in compactions:
+        if _done(instant) >= limit:
+            continue
+        for operation in plan.operations:
+            group = FileGroupId(operation.partition_path, operation.file_id)
+            logs = {_name(path): begin_of(_name(path)) for path in operation.log_files}
+            newest = max((comparable(begin) for begin in logs.values() if begin), default="")
+            for name, begin in logs.items():
+                if begin and begin not in results:
+                    found[(group, name)] = _Covered(newest, _done(instant))
+    return found
+
+
+def _covered_logs(piece: FileSlice, covered: Mapping[tuple[FileGroupId, str], _Covered]) -> Iterator[Expendable]:
+    """Logs of a slice that is needed which its log compactions replaced.
+
+    Where all that was covered began before the base file did, the covered logs are what tells a reader that the base
+    file does not hold them yet.
+    """
+    for log in piece.log_files:
+        by = covered.get((piece.file_group, log.name))
+        if by is not None and (piece.base_file is None or by.newest > comparable(piece.base_file.instant_time)):
+            yield Expendable(piece.file_group.partition_path, log.name, by.until)
+
+
+def _never_counted(client: MetaClient, view: FileSystemView, partition: str) -> Iterator[Expendable]:
+    """Files of attempts that lost, and of writes that were undone."""
+    for group in group_files(partition, view.lister.files(partition)).values():
+        for file in group.files():
+            if not view.commits.is_named(file) or client.is_undone(file.instant_time):
+                yield Expendable(partition, file.name, None)
+
+
+def _done(instant: Instant) -> str:
+    return comparable(instant.completion_time or "")
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

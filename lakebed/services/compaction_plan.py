@@ -1,0 +1,317 @@
+"""Planning compactions: what the timeline and the folders say, put before the strategy, and its answer as plans.
+
+    version 10      one plan, saved as <b>.compaction.requested, FULL or LOG per file group (RFC-103)
+    versions 8, 9   FULL operations as a compaction, LOG operations as a log compaction: Hudi would run any operation of
+                    a compaction as a full one
+
+A group is left out of full compactions while another one or a clustering is planned for it, and out of log compactions
+while another log compaction or a clustering is. Logs that completed after a compaction was planned belong to the next
+slice, and may be merged among themselves meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+from lakebed.config.compaction_options import CompactionOptions, Strategy
+from lakebed.config.options import ReadOptions, TableConfig
+from lakebed.errors import InvalidRequest
+from lakebed.merge.file_group_reader import FileGroupReader
+from lakebed.merge.record_merger import why_not_among_logs
+from lakebed.model.actions import CommitMetadata, CompactionOperation, CompactionPlan
+from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.instant import Action, Instant
+from lakebed.read.shape import table_shape
+from lakebed.runner import LocalRunner
+from lakebed.services.compaction_strategy import (
+    FULL,
+    LOG,
+    Decision,
+    GroupState,
+    LogState,
+    SinceLast,
+    decide,
+    is_due,
+    select,
+)
+from lakebed.services.log_compaction import EXECUTION, live_logs, oldest_pending
+from lakebed.timeline.clock import Clock, comparable, instant_time_now, ms_of_instant_time
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.control import Control
+from lakebed.txn.failed_writes import clean_up
+from lakebed.txn.transaction import schedule
+from lakebed.view.file_system_view import FileSystemView
+
+_MB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCompaction:
+    """What a strategy decided, and the instants that stand for it on the timeline: none, one, or two."""
+
+    decisions: tuple[Decision, ...] = ()
+    instants: tuple[Instant, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.instants)
+
+    def explain(self) -> str:
+        """A line per file group: what happens to it and why."""
+        return "\n".join(decision.line() for decision in self.decisions) or "no file group has logs"
+
+
+def schedule_compaction(
+    client: MetaClient, control: Control, strategy: Strategy, options: CompactionOptions, *, force: bool
+) -> PlannedCompaction:
+    """Plan under the table lock and save the plan, or both of them, as requested."""
+    refuse_uncompactable(client.config)
+    control.require_metadata_writer(client)
+    client = clean_up(client, control)
+    if not force and not is_due(since_last(client, control.clock), options):
+        return PlannedCompaction()
+    one_plan = client.config.version.has_native_logs and strategy is Strategy.HYBRID
+    decided: dict[str, tuple[Decision, ...]] = {}
+
+    def plan(wanted: tuple[str, ...], fresh: MetaClient, begin: str) -> CompactionPlan | None:
+        proposal = propose(fresh, strategy, options, begin)
+        decided.setdefault("first", proposal.decisions)
+        return proposal.plan(wanted)
+
+    kinds = [(FULL, LOG)] if one_plan else [(FULL,), (LOG,)]
+    if strategy is not Strategy.HYBRID:
+        kinds = [(FULL,) if strategy is Strategy.FULL else (LOG,)]
+    instants: list[Instant] = []
+    for wanted in kinds:
+        action = Action.LOG_COMPACTION if wanted == (LOG,) else Action.COMPACTION
+        found = schedule(client, action, partial(plan, wanted), control)
+        if found is not None:
+            instants.append(found)
+    return PlannedCompaction(decided.get("first", ()), tuple(instants))
+
+
+def explain_compaction(
+    client: MetaClient, clock: Clock, strategy: Strategy, options: CompactionOptions, *, force: bool
+) -> PlannedCompaction:
+    """What a plan would hold; nothing is saved."""
+    refuse_uncompactable(client.config)
+    if not force and not is_due(since_last(client, clock), options):
+        return PlannedCompaction()
+    now = instant_time_now(clock, client.config.timezone)
+    return PlannedCompaction(propose(client, strategy, options, now).decisions)
+
+
+def refuse_uncompactable(config: TableConfig) -> None:
+    """`InvalidRequest` for tables that have nothing to compact, or whose files are not written here."""
+    if not config.is_mor:
+        raise InvalidRequest("a copy-on-write table has no logs to compact")
+    reasons = {
+        "it captures changes in logs of their own": config.cdc_enabled,
+        "its files lack the partition columns": config.drop_partition_columns,
+        f"its base files are {config.base_file_format}": config.base_file_format.upper() != "PARQUET",
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise InvalidRequest(f"the table cannot be compacted: {reason}", hint="Compact it with Hudi.")
+
+
+def since_last(client: MetaClient, clock: Clock) -> SinceLast:
+    """Deltas and seconds since the last completed compaction, or since the first delta where there was none."""
+    writes = client.completed_writes()
+    last = max((i.requested_time for i in writes if _is_compaction(client, i)), key=comparable, default=None)
+    deltas = [i for i in writes if i.action is Action.DELTA_COMMIT and not _is_log_compaction(client, i)]
+    if last is not None:
+        deltas = [i for i in deltas if comparable(i.completion_time or "") > comparable(last)]
+    start = last or (deltas[0].requested_time if deltas else None)
+    if start is None:
+        return SinceLast(0, 0.0)
+    elapsed = clock.now_ms() - ms_of_instant_time(start, client.config.timezone)
+    return SinceLast(len(deltas), max(0.0, elapsed / 1000))
+
+
+def _is_compaction(client: MetaClient, instant: Instant) -> bool:
+    return instant.action is Action.COMMIT and _compacted(client, instant)
+
+
+def _is_log_compaction(client: MetaClient, instant: Instant) -> bool:
+    return instant.action is Action.DELTA_COMMIT and _compacted(client, instant)
+
+
+def _compacted(client: MetaClient, instant: Instant) -> bool:
+    body = client.body(instant)
+    return isinstance(body, CommitMetadata) and body.compacted
+
+
+# ---------------------------------------------------------------------- from a table to decisions
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What would be done with each group, and the slices it is about."""
+
+    decisions: tuple[Decision, ...]
+    slices: dict[FileGroupId, FileSlice] = field(repr=False)
+
+    def plan(self, kinds: Iterable[str]) -> CompactionPlan | None:
+        """The plan of the operations of some kinds; None when there are none."""
+        wanted = [one for one in self.decisions if one.kind is not None and one.kind in kinds]
+        if not wanted:
+            return None
+        operations = tuple(_operation_of(self.slices[one.group], one) for one in wanted)
+        strategy = EXECUTION if all(one.kind == LOG for one in operations) else None
+        return CompactionPlan(operations, strategy=strategy, preserve_metadata=True)
+
+
+def propose(client: MetaClient, strategy: Strategy, options: CompactionOptions, begin: str) -> Proposal:
+    """What the strategy makes of the table as it is now."""
+    planned = _Planned.of(client)
+    shape = table_shape(client)
+    reader = FileGroupReader(client.storage, shape, ReadOptions(), shape.schema)
+    pending = oldest_pending(client, begin) if strategy is not Strategy.FULL else None
+    blocked = why_not_among_logs([], shape.rule)
+    if not client.config.populate_meta_fields:
+        blocked = "its rows carry no record key"
+    elif not client.config.version.has_native_logs and pending is not None:
+        blocked = blocked or f"the write {pending} is under way"
+
+    def state_of(piece: FileSlice, logs: tuple[LogState, ...]) -> GroupState:
+        base, group = piece.base_file, piece.file_group
+        return GroupState(
+            group,
+            base.size if base else 0,
+            logs,
+            has_base=base is not None,
+            full_blocked=planned.blocks_full(group),
+            log_blocked=planned.blocks_log(group) or blocked,
+            ends_newest=not client.config.version.has_native_logs,
+        )
+
+    def decided(piece: FileSlice) -> Decision:
+        deltas = _deltas(piece)
+        found = decide(state_of(piece, deltas), strategy, options)
+        if strategy is Strategy.FULL or (found.kind is None and len(deltas) < options.log_threshold):
+            return found  # names and sizes say it all: among fewer logs there is no more reason to do something
+        group = piece.file_group
+        names, opened = planned.logs.get(group, frozenset()), planned.opened.get(group)
+        logs = live_logs(reader, piece, planned=names, opened=opened, pending=pending)
+        return decide(state_of(piece, logs), strategy, options)
+
+    view = FileSystemView.of(client)
+    pieces = [piece for partition in view.partitions() for piece in view.slices(partition) if piece.log_files]
+    decisions = list(LocalRunner().map(decided, pieces, label="plan"))
+    chosen = select(decisions, options)
+    taken = {one.group for one in chosen}
+    waiting = [_postponed(one) for one in decisions if one.group not in taken]
+    return Proposal((*chosen, *waiting), {piece.file_group: piece for piece in pieces})
+
+
+def _postponed(decision: Decision) -> Decision:
+    if decision.kind is None:
+        return decision
+    return Decision(
+        decision.group,
+        None,
+        f"this plan is full ({decision.reason})",
+        runs_before=decision.runs_before,
+        runs_after=decision.runs_before,
+        read_before=decision.read_before,
+        read_after=decision.read_before,
+        write_if_full=decision.write_if_full,
+    )
+
+
+def _deltas(piece: FileSlice) -> tuple[LogState, ...]:
+    """The logs of a slice by the write that brought them, from names and sizes alone."""
+    by_instant: dict[str, list[tuple[str, int]]] = {}
+    for log in piece.log_files:
+        by_instant.setdefault(log.instant_time, []).append((log.name, log.size))
+    return tuple(
+        LogState(instant, sum(size for _, size in files), tuple(name for name, _ in files))
+        for instant, files in by_instant.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """Which groups other plans speak of."""
+
+    full: frozenset[FileGroupId]
+    log: frozenset[FileGroupId]
+    clustering: frozenset[FileGroupId]
+    logs: dict[FileGroupId, frozenset[str]]
+    """Names of the logs that a full compaction will take."""
+    opened: dict[FileGroupId, str]
+    """The begin of the newest full compaction that is planned."""
+
+    @classmethod
+    def of(cls, client: MetaClient) -> _Planned:
+        full: dict[FileGroupId, frozenset[str]] = {}
+        opened: dict[FileGroupId, str] = {}
+        log: set[FileGroupId] = set()
+        for instant, plan in client.pending_compactions():
+            for operation in plan.operations:
+                group = FileGroupId(operation.partition_path, operation.file_id)
+                if operation.kind == LOG:
+                    log.add(group)
+                else:
+                    full[group] = full.get(group, frozenset()).union(operation.log_files)
+                    opened[group] = max(opened.get(group, ""), instant.requested_time)
+        clustering = {
+            FileGroupId(piece.partition_path, piece.file_id)
+            for _, plan in client.pending_clusterings()
+            if plan.clustering
+            for group in plan.clustering.groups
+            for piece in group.slices
+        }
+        return cls(frozenset(full), frozenset(log), frozenset(clustering), full, opened)
+
+    def blocks_full(self, group: FileGroupId) -> str | None:
+        if group in self.clustering:
+            return "it is being clustered"
+        return "a compaction is planned for it" if group in self.full else None
+
+    def blocks_log(self, group: FileGroupId) -> str | None:
+        if group in self.clustering:
+            return "it is being clustered"
+        return "a log compaction is planned for it" if group in self.log else None
+
+
+# ---------------------------------------------------------------------- from decisions to operations
+def full_plan(client: MetaClient, wanted: Callable[[FileSlice], bool]) -> CompactionPlan | None:
+    """A plan to compact the slices that are wanted and have logs; None when there are none."""
+    view = FileSystemView.of(client)
+    pieces = (piece for partition in view.partitions() for piece in view.slices(partition))
+    operations = tuple(_full_operation(piece) for piece in pieces if piece.log_files and wanted(piece))
+    return CompactionPlan(operations, preserve_metadata=True) if operations else None
+
+
+def _operation_of(piece: FileSlice, decision: Decision) -> CompactionOperation:
+    if decision.kind == FULL:
+        return _full_operation(piece)
+    names = {name for log in decision.logs for name in log.files}
+    chosen = [log for log in piece.log_files if log.name in names]
+    taken = sum(log.size for log in chosen)
+    return _operation(piece, tuple(log.name for log in chosen), taken, taken, taken, LOG)
+
+
+def _full_operation(piece: FileSlice) -> CompactionOperation:
+    """All logs of the slice, those included that a log compaction merged: readers of the plan decide what counts."""
+    log_bytes = sum(log.size for log in piece.log_files)
+    written = piece.base_file.size if piece.base_file else log_bytes
+    return _operation(piece, tuple(log.name for log in piece.log_files), log_bytes, piece.size, written, FULL)
+
+
+def _operation(
+    piece: FileSlice, logs: tuple[str, ...], log_bytes: int, read: int, written: int, kind: str
+) -> CompactionOperation:
+    group, base = piece.file_group, piece.base_file
+    metrics = {
+        "TOTAL_LOG_FILES": float(len(logs)),
+        "TOTAL_LOG_FILES_SIZE": float(log_bytes),
+        "TOTAL_IO_READ_MB": read / _MB,
+        "TOTAL_IO_WRITE_MB": written / _MB,
+        "TOTAL_IO_MB": (read + written) / _MB,
+    }
+    base_name = base.name if base else None
+    return CompactionOperation(
+        group.partition_path, group.file_id, piece.base_instant_time, base_name, logs, metrics, kind
+    )

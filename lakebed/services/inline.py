@@ -1,0 +1,65 @@
+"""Upkeep right after a write, where the options ask for it.
+
+The write is committed by then, so a service that fails is a warning and no error: its plan stays on the timeline, and
+whoever comes next runs it.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from lakebed.config.compaction_options import CompactionOptions, Strategy
+from lakebed.config.upkeep_options import ArchiveOptions, CleanOptions, TtlOptions
+from lakebed.errors import LakebedError
+from lakebed.services.archival import archive
+from lakebed.services.archival_policy import is_archive_due
+from lakebed.services.cleaning import clean, is_clean_due
+from lakebed.services.services import Services
+
+
+def after_write(services: Services) -> None:
+    """Whatever is due now that a write is done."""
+    _merge_logs(services)
+    _tidy(services)
+
+
+def _merge_logs(services: Services) -> None:
+    config = services.client.config
+    options = CompactionOptions.from_properties({**config.properties, **services.properties})
+    wanted = options.inline or options.schedule_inline or options.log_inline or options.log_enabled
+    if not wanted or not config.is_mor:
+        return
+    try:
+        _compact(services, options)
+    except LakebedError as error:
+        warnings.warn(f"the write is done, but not the compaction after it: {error}", UserWarning, stacklevel=4)
+
+
+def _compact(services: Services, options: CompactionOptions) -> None:
+    if options.inline:
+        services.compact(options.strategy, force=False)
+    elif options.schedule_inline:
+        services.plan_compaction(options.strategy, force=False)
+    if options.log_inline:
+        services.compact(Strategy.LOG)
+    elif options.log_enabled:
+        services.plan_compaction(Strategy.LOG)
+
+
+def _tidy(services: Services) -> None:
+    """Clean and archive, where the names on the timeline say that there may be something to do."""
+    properties = {**services.client.config.properties, **services.properties}
+    cleaning, archiving = CleanOptions.from_properties(properties), ArchiveOptions.from_properties(properties)
+    lifetimes = TtlOptions.from_properties(properties)
+    client, done = services.client, False
+    try:
+        if lifetimes.inline and lifetimes.days >= 0:
+            done = services.drop_expired_partitions() is not None
+        if cleaning.automatic and is_clean_due(client, cleaning):
+            done = bool(clean(client, services.control, cleaning, incremental=True)) or done
+        if archiving.automatic and is_archive_due(client, archiving):
+            done = bool(archive(client.reload(), services.control, archiving)) or done
+    except LakebedError as error:
+        warnings.warn(f"the write is done, but not the tidying after it: {error}", UserWarning, stacklevel=5)
+    if done:
+        services.done()

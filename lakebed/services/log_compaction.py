@@ -1,0 +1,165 @@
+"""Log compaction (RFC-48): small logs of a file group become one log, and no answer changes.
+
+    live logs of a slice, in fold order     A  B  L1  C  D  …        (what L1 merged before does not count any more)
+    a stretch of small ones, none skipped      └──────┘
+    merged, tombstones kept                    one log, named after the log compaction, which says: instead of B, L1's
+                                               originals and C; it stands at the place of C
+
+What must stay: a write under way that began before the newest log taken in would fall into the middle later; logs that
+a compaction will take go with it; logs older than the base file by begin would seem to be in it. Readers of versions 8
+and 9 that do not look at COMPACTED_BLOCK_TIMES (Hudi's default) read the originals first and the merged log at its own
+instant: there it is only right if it reaches up to the newest log. Rows keep their commit time and sequence number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from lakebed.config.write_options import WriteOptions
+from lakebed.datafile.log_file import open_log_file
+from lakebed.datafile.log_scan import LogRun, covered_by
+from lakebed.datafile.log_writer import LogSpec, LogWriter
+from lakebed.datafile.log_writer_v1 import InlineLogWriter
+from lakebed.datafile.log_writer_v2 import NativeLogWriter
+from lakebed.datafile.writers import FileSchema, WriteTarget
+from lakebed.format.names import HEARTBEAT_DIR, MarkerType, is_instant_time
+from lakebed.merge.file_group_reader import FileGroupReader, merge_share
+from lakebed.merge.record_merger import MergeRule
+from lakebed.merge.sorted_merge import sorted_merge
+from lakebed.model.actions import WriteStat
+from lakebed.model.files import FileSlice, LogFile, LogKind
+from lakebed.model.instant import Action
+from lakebed.services.compaction_strategy import LogState
+from lakebed.timeline.clock import comparable
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.write.marked import marking
+from lakebed.write.stamp import log_rows
+
+EXECUTION = "org.apache.hudi.table.action.compact.LogCompactionExecutionHelper"
+"""What Hudi's plans of log compactions name as their strategy."""
+_WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
+
+
+# ---------------------------------------------------------------------- planning
+def oldest_pending(client: MetaClient, own_begin: str) -> str | None:
+    """The oldest begin of a write that is under way, claimed begins included that are not on the timeline yet."""
+    clusterings = {instant.requested_time for instant, _ in client.pending_clusterings()}
+    pending = {i.requested_time for i in client.timeline.pending.of_actions(*_WRITES)} - clusterings
+    for info in client.storage.list(HEARTBEAT_DIR):
+        claimed = is_instant_time(info.name) and info.name != own_begin and not client.timeline.at(info.name)
+        if claimed and not client.is_committed(info.name):
+            pending.add(info.name)
+    return min(pending, key=comparable, default=None)
+
+
+def live_logs(
+    reader: FileGroupReader, piece: FileSlice, *, planned: Iterable[str], opened: str | None, pending: str | None
+) -> tuple[LogState, ...]:
+    """The deltas of a slice that readers merge, oldest first, each with the reason why it must stay, if there is one.
+
+    `planned` are the names of logs that a compaction will take, `opened` is the begin of the newest compaction that is
+    planned, `pending` the oldest begin of a write under way.
+    """
+    taken = frozenset(planned)
+    base = piece.base_file
+    floor = max(filter(None, (base.instant_time if base else None, opened)), key=comparable, default=None)
+    mixed = _of_several_instants(piece, runs := reader.scan(piece).runs)
+    found: list[LogState] = []
+    for instant, blocks in groupby(runs, key=lambda run: run.instant_time):
+        mine = tuple(blocks)
+        files = tuple(log for log in piece.log_files if log.path in {run.block.file for run in mine})
+        names = tuple(log.name for log in files)
+        newest = mine[0].stands_at
+        stays = None
+        if mixed.intersection(names):
+            stays = "a log file holds blocks of several instants"
+        elif taken.intersection(names):
+            stays = "a compaction is planned for older ones"
+        elif any(run.is_partial for run in mine):
+            stays = "partial updates cannot share a log"
+        elif floor is not None and comparable(newest) < comparable(floor):
+            stays = "a write began before the base file and completed after it"
+        elif pending is not None and comparable(pending) < comparable(newest):
+            stays = f"the write {pending} is under way"
+        found.append(LogState(instant, sum(log.size for log in files), names, stays))
+    return tuple(found)
+
+
+def _of_several_instants(piece: FileSlice, runs: Sequence[LogRun]) -> frozenset[str]:
+    instants = {log.path: log.instant_time for log in piece.log_files}
+    odd = {run.block.file for run in runs if run.block.instant_time != instants[run.block.file]}
+    return frozenset(path.rpartition("/")[2] for path in odd)
+
+
+# ---------------------------------------------------------------------- running
+@dataclass(frozen=True, slots=True)
+class MergeLogs:
+    """Some logs of a slice to one log; picklable."""
+
+    reader: FileGroupReader
+    schema: FileSchema
+    options: WriteOptions
+    begin_time: str
+    native: bool
+
+    def run(self, number: int, piece: FileSlice, known: Sequence[LogFile]) -> list[WriteStat]:
+        """Merge the logs of `piece`; `known` are all logs of the group, of which earlier results may speak."""
+        logs = [log for log in piece.log_files if log.kind is not LogKind.CDC]
+        alone = FileSlice(piece.file_group, piece.base_instant_time, None, tuple(logs))
+        rule, options = self.reader.shape.rule, self.reader.options
+        wanted = self.reader.schema
+        runs = self.reader.runs(alone, wanted)
+        merged = sorted_merge(
+            runs,
+            rule,
+            wanted,
+            memory=merge_share(options.memory, len(runs)),
+            read_buffer=options.read_buffer,
+            keep_deletes=True,
+        )
+        with self._open(number, piece, self._covered(alone, known)) as writer:
+            for part in log_rows(merged, rule, wanted.names):
+                if part.earlier.num_rows:
+                    writer.write_earlier_deletes(part.earlier)
+                for start in range(0, part.rows.num_rows, self.options.log_row_group_rows):
+                    writer.write_rows(
+                        part.rows.slice(start, self.options.log_row_group_rows)
+                    )  # blocks end between these
+                if part.deletes.num_rows:
+                    writer.write_deletes(part.deletes)
+            stats = [file.stat for file in writer.close()]
+        size = sum(log.size for log in logs)
+        first = [
+            replace(stat, total_log_files_compacted=len(logs), total_log_size_compacted=size) for stat in stats[:1]
+        ]
+        return [*first, *stats[1:]]
+
+    def _covered(self, piece: FileSlice, known: Sequence[LogFile]) -> tuple[str, ...]:
+        runs = self.reader.scan(piece).runs
+        blocks = [run.block for run in runs]
+        if any(run.is_compacted for run in runs):
+            files = (open_log_file(self.reader.storage, log) for log in known if log.kind is not LogKind.CDC)
+            blocks = [block for file in files for block in file.blocks]
+        return covered_by(blocks, {run.instant_time for run in runs})
+
+    def _open(self, number: int, piece: FileSlice, covered: tuple[str, ...]) -> LogWriter:
+        shape = self.reader.shape
+        spec = LogSpec(
+            self.schema,
+            tuple(shape.schema.field(name) for name in shape.rule.ordering),
+            compacted_times=covered,
+            has_earlier_deletes=keeps_earlier_deletes(shape.rule),
+        )
+        token = f"{number}-0-{os.getpid()}"
+        target = WriteTarget(piece.file_group, self.begin_time, token, piece.base_instant_time)
+        storage = marking(self.reader.storage, self.begin_time, MarkerType.CREATE)
+        make = NativeLogWriter if self.native else InlineLogWriter
+        return make(storage, target, spec, self.options)
+
+
+def keeps_earlier_deletes(rule: MergeRule) -> bool:
+    """Whether a delete that a row of the same key follows still says something: not where the last one always wins."""
+    return rule.by_event_time or not rule.picks_whole_records

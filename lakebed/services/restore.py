@@ -1,0 +1,275 @@
+"""Setting a table back: to a savepoint, or by its newest write.
+
+    restore    <t>.restore.requested    the writes that completed after the saved one, and those under way
+               <t>.restore.inflight
+               their completed files, the newest first     with each the table is as it was before that write
+               their data files, then what is left of them on the timeline
+               <t>_<c>.restore
+
+    rollback   delete the completed file of the newest write, which then looks like one that failed, and undo it
+
+A write is unpublished before any of its files is touched, so every reader sees a state that once was. All steps can be
+done again: a restore that died is finished by the next call, and until then nothing can be committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from lakebed.errors import ConflictError, CorruptTable, InvalidRequest, StorageUnavailable
+from lakebed.format.names import heartbeat_file, parse_instant_file
+from lakebed.format.timeline_files import encode_body
+from lakebed.model.actions import (
+    CleanPlan,
+    InstantRef,
+    RestoreMetadata,
+    RestorePlan,
+    RollbackMetadata,
+    RollbackPartition,
+    SavepointMetadata,
+)
+from lakebed.model.instant import Action, Instant, State
+from lakebed.services.savepoint import savepoint_named
+from lakebed.storage.storage import joined
+from lakebed.timeline.active import create_requested
+from lakebed.timeline.clock import comparable
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.control import Control
+from lakebed.txn.heartbeat import Heartbeat
+from lakebed.txn.instants import claim_begin
+from lakebed.txn.markers import begin_of, delete_markers
+from lakebed.txn.publish import choose_completion, publish
+from lakebed.txn.rollback import absolute_path, data_files, delete_all, roll_back, side_files
+
+_WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
+_SERVICES = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING)
+
+
+def restore(client: MetaClient, control: Control, to: str | None = None) -> Instant:
+    """Set the table back to a savepoint, the newest where none is named; the completed restore."""
+    control.require_metadata_writer(client)
+    client = client.reload()
+    for pending in client.timeline.pending.of_actions(Action.RESTORE):
+        done = finish_restore(client, pending, control)
+        client = client.reload()
+        if done is not None and (to is None or _restored_to(client, done) == to):
+            return done
+    savepoint, body = savepoint_named(client, to)
+    _require_files(client, body)
+    with control.lock.hold() as lease:
+        begin, fresh = claim_begin(client, control.clock)
+        try:
+            plan = RestorePlan(_to_undo(fresh, savepoint), savepoint.requested_time)
+            lease.confirm()
+            data = encode_body(plan, Action.RESTORE, State.REQUESTED)
+            planned = create_requested(fresh.storage, begin, Action.RESTORE, data, fresh.active.folder)
+        except BaseException:
+            with suppress(StorageUnavailable):
+                fresh.storage.delete([heartbeat_file(begin)])
+            raise
+    done = finish_restore(client.reload(), planned, control)
+    if done is None:
+        raise ConflictError(f"{planned} was finished by another", hint="Open the table again.")
+    return done
+
+
+def finish_restore(client: MetaClient, restore: Instant, control: Control) -> Instant | None:
+    """Carry out a restore that is on the timeline; None when another has finished it."""
+    storage, started = client.storage, control.clock.now_ms()
+    inflight = Instant(restore.requested_time, Action.RESTORE, State.INFLIGHT)
+    heartbeat = Heartbeat(storage, restore.requested_time, control.options).start()
+    try:
+        with control.lock.hold() as lease:
+            fresh = client.reload()
+            current = fresh.timeline.find(restore.requested_time, Action.RESTORE)
+            plan = fresh.plan(restore)
+            if current is None or current.is_completed:
+                return None
+            if not isinstance(plan, RestorePlan):
+                raise CorruptTable("a restore without a plan", file=fresh.active.path(restore))
+            storage.put_if_absent(fresh.active.path(inflight), b"")
+            for undone in plan.instants:
+                lease.confirm()
+                _unpublish(fresh, undone)
+            files = _files_of(fresh, plan.instants)
+            lease.confirm()
+            _delete(fresh, plan.instants, files)
+            body = _report(fresh, restore, plan, files, control.clock.now_ms() - started)
+            completion = choose_completion(fresh.reload(), inflight, body, control)
+            lease.confirm()
+            done = publish(fresh, inflight, completion, body, control)
+    finally:
+        heartbeat.stop()
+    with suppress(StorageUnavailable):  # the next write sweeps it up
+        heartbeat.remove()
+    return done
+
+
+def rollback(client: MetaClient, control: Control, begin: str) -> Instant | None:
+    """Undo one write: a pending one, or the newest that is completed; the rollback, if one was needed."""
+    client = client.reload()
+    found = client.timeline.find(begin)
+    if found is None or not found.action.completes_as.adds_files:
+        raise InvalidRequest(f"there is no write {begin!r} on the active timeline")
+    if found.is_completed:
+        with control.lock.hold() as lease:
+            client = client.reload()
+            _refuse_rollback(client, found, control)
+            lease.confirm()
+            _require_pending_state(client, found)
+            client.storage.delete([client.active.path(found)])
+        client = client.reload()
+    pending = client.timeline.find(begin)
+    if pending is None or pending.is_completed:
+        raise ConflictError(f"{found} was changed by another writer meanwhile", hint="Open the table again.")
+    if pending.action not in _SERVICES:
+        return roll_back(client, pending, control)
+    done = roll_back(client, pending, control) if pending.state is State.INFLIGHT else None
+    _drop_plan(client, pending, control)
+    return done
+
+
+def _to_undo(client: MetaClient, savepoint: Instant) -> tuple[InstantRef, ...]:
+    """What a restore must undo, newest completion first, then what is under way."""
+    saved = client.timeline.completed_write(savepoint.requested_time)
+    if saved is None:
+        raise CorruptTable("a savepoint without its write", file=client.active.path(savepoint))
+    limit = comparable(saved.completion_time or "")
+    done = [w for w in client.timeline.completed.writes.in_completion_order() if _done(w) > limit]
+    held = {i.requested_time for i in client.timeline.completed.of_actions(Action.SAVEPOINT)}
+    newer = [write.requested_time for write in done if write.requested_time in held]
+    if newer:
+        raise InvalidRequest(
+            f"the savepoint {newer[-1]} is newer and would be lost", hint="Delete it first, or restore to it."
+        )
+    if client.history.completed_within(limit, None).num_rows:
+        raise InvalidRequest(
+            f"writes after the savepoint {savepoint.requested_time} were archived, and cannot be undone"
+        )
+    pending = [
+        i for i in client.timeline.pending.writes if i.action in _WRITES or i.requested_time > saved.requested_time
+    ]
+    return tuple(InstantRef(i.requested_time, str(i.action)) for i in (*reversed(done), *reversed(pending)))
+
+
+def _unpublish(client: MetaClient, undone: InstantRef) -> None:
+    """Take back the completed file of a write; what is left of it looks like a write that failed."""
+    wanted = (undone.time, Action(undone.action).completes_as)
+    for instant in _states(client):
+        if instant.is_completed and (instant.requested_time, instant.action) == wanted:
+            client.storage.delete([client.active.path(instant)])
+
+
+def _files_of(client: MetaClient, undone: Iterable[InstantRef]) -> dict[str, list[str]]:
+    """The data files of writes by begin."""
+    found: dict[str, list[str]] = {instant.time: [] for instant in undone}
+    for path in data_files(client.storage):
+        begin = begin_of(_name(path))
+        if begin in found:
+            found[begin].append(path)
+    return found
+
+
+def _delete(client: MetaClient, undone: Sequence[InstantRef], files: Mapping[str, Sequence[str]]) -> None:
+    """Delete what unpublished writes left, each one's timeline files last."""
+    storage = client.storage
+    states = sorted((i for i in _states(client) if not i.is_completed), key=lambda i: i.state is State.REQUESTED)
+    for instant in undone:
+        delete_all(storage, [*sorted(files[instant.time]), *side_files(storage, instant.time)])
+        delete_markers(storage, instant.time)
+        word = Action(instant.action).completes_as
+        mine = [i for i in states if i.requested_time == instant.time and i.action.completes_as is word]
+        storage.delete([*(client.active.path(i) for i in mine), heartbeat_file(instant.time)])
+
+
+def _report(
+    client: MetaClient, restore: Instant, plan: RestorePlan, files: Mapping[str, Sequence[str]], took_ms: int
+) -> RestoreMetadata:
+    rollbacks = {}
+    for instant in plan.instants:
+        partitions: dict[str, list[str]] = {}
+        for path in files[instant.time]:
+            partitions.setdefault(path.rpartition("/")[0], []).append(absolute_path(client.storage, path))
+        done = {name: RollbackPartition(name, tuple(sorted(paths))) for name, paths in partitions.items()}
+        rollbacks[instant.time] = (
+            RollbackMetadata(
+                restore.requested_time,
+                0,
+                len(files[instant.time]),
+                (instant.time,),
+                done,
+                (InstantRef(instant.time, instant.action),),
+            ),
+        )
+    times = tuple(instant.time for instant in plan.instants)
+    return RestoreMetadata(restore.requested_time, max(0, took_ms), times, rollbacks, plan.instants)
+
+
+def _require_files(client: MetaClient, body: SavepointMetadata) -> None:
+    there = set(data_files(client.storage))
+    for partition, names in body.files.items():
+        missing = [name for name in names if joined(partition, _name(name)) not in there]
+        if missing:
+            raise CorruptTable("a file that the savepoint holds is missing", file=joined(partition, missing[0]))
+
+
+def _refuse_rollback(client: MetaClient, target: Instant, control: Control) -> None:
+    """A completed write can be undone when nothing was built on it, and what was there before is still whole."""
+    control.require_metadata_writer(client)
+    begin = target.requested_time
+    if target not in client.timeline.completed.writes.instants:
+        raise ConflictError(f"{target} was changed by another writer meanwhile", hint="Open the table again.")
+    if client.timeline.find(begin, Action.SAVEPOINT) is not None:
+        raise InvalidRequest(f"the write {begin} has a savepoint", hint="Delete the savepoint first.")
+    newest = client.timeline.completed.writes.in_completion_order()[-1]
+    if newest != target:
+        raise InvalidRequest(
+            f"the write {newest.requested_time} completed after {begin}",
+            hint="Roll back newer writes first, or restore the table to a savepoint.",
+        )
+    later = [i for i in client.timeline.pending.writes if comparable(i.requested_time) > comparable(begin)]
+    if later:
+        raise InvalidRequest(f"{later[0]} is under way and builds on {begin}", hint="Roll it back first.")
+    limits = [client.earliest_retained()]
+    for clean in client.timeline.pending.of_actions(Action.CLEAN):
+        plan = client.plan(clean)
+        limits.append(plan.earliest_to_retain.time if isinstance(plan, CleanPlan) and plan.earliest_to_retain else None)
+    if any(limit is not None and comparable(begin) < comparable(limit) for limit in limits):
+        raise InvalidRequest(f"the state before {begin} is no longer there: older file versions were cleaned")
+
+
+def _require_pending_state(client: MetaClient, done: Instant) -> None:
+    """Without its completed file the write must look pending, so that whoever comes next undoes it."""
+    requested = client.active.requested(done)
+    inflight = Instant(done.requested_time, requested.action if requested else done.action, State.INFLIGHT)
+    client.storage.put_if_absent(client.active.path(inflight), b"")
+
+
+def _drop_plan(client: MetaClient, pending: Instant, control: Control) -> None:
+    """Take an action that only was planned off the timeline."""
+    with control.lock.hold() as lease:
+        client = client.reload()
+        states = [i for i in _states(client) if i.requested_time == pending.requested_time]
+        if any(i.is_completed or i.state is State.INFLIGHT for i in states if i.action is not Action.SAVEPOINT):
+            raise ConflictError(f"{pending} is being run by another writer", hint="Try again when it is done.")
+        lease.confirm()
+        client.storage.delete([client.active.path(i) for i in states if i.action is pending.action])
+        client.storage.delete([heartbeat_file(pending.requested_time)])
+
+
+def _restored_to(client: MetaClient, done: Instant) -> str | None:
+    plan = client.plan(done)
+    return plan.savepoint if isinstance(plan, RestorePlan) else None
+
+
+def _states(client: MetaClient) -> list[Instant]:
+    return [instant for instant in map(parse_instant_file, client.active.files) if instant is not None]
+
+
+def _done(instant: Instant) -> str:
+    return comparable(instant.completion_time or "")
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,124 @@
+"""Savepoints: a state of the table that no clean touches, and to which it can be restored.
+
+    <b>.savepoint.inflight  ->  <b>_<c>.savepoint      <b> is the begin of the write that is saved
+
+The savepoint lists every file of the slices that a snapshot at that write reads. A clean that was planned while the
+list was made may have taken one of them, so its plans are looked at once more when the savepoint is on the timeline:
+cleans that are planned later see it.
+"""
+
+from __future__ import annotations
+
+import getpass
+
+from lakebed.errors import ConflictError, InvalidRequest
+from lakebed.model.actions import CleanPlan, SavepointMetadata
+from lakebed.model.instant import Action, Instant, State
+from lakebed.timeline.clock import comparable
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.control import Control
+from lakebed.txn.transaction import Transaction
+from lakebed.view.file_system_view import FileSystemView
+
+
+def create_savepoint(client: MetaClient, control: Control, comment: str = "", at: str | None = None) -> Instant:
+    """Save the table as it is now, or as it was at a write that is still retained; the savepoint."""
+    saved = _write_to_save(client, at)
+    if client.timeline.find(saved.requested_time, Action.SAVEPOINT) in _completed(client):
+        raise InvalidRequest(f"the write {saved.requested_time} has a savepoint already")
+    _refuse_cleaned(client, saved)
+    view = FileSystemView.of(client)
+    files = {
+        partition: tuple(file.name for piece in view.slices(partition, saved.completion_time) for file in piece.files)
+        for partition in view.partitions()
+    }
+    body = SavepointMetadata(
+        _user(), control.clock.now_ms(), comment, {p: names for p, names in files.items() if names}
+    )
+    with Transaction.begin(client, Action.SAVEPOINT, control, begin_time=saved.requested_time) as txn:
+        done = txn.commit(body)
+    taken = _taken_by_a_clean(client.reload(), body)
+    if taken is not None:
+        delete_savepoint(client.reload(), control, saved.requested_time)
+        raise ConflictError(
+            f"a clean is removing files of the write {saved.requested_time}", file=taken, hint="Try again."
+        )
+    return done
+
+
+def delete_savepoint(client: MetaClient, control: Control, at: str) -> None:
+    """Let cleans and archiving have what a savepoint held. The completed file goes last: until then it holds."""
+    found = client.timeline.find(at, Action.SAVEPOINT)
+    if found is None:
+        raise InvalidRequest(f"there is no savepoint {at!r}", hint=_known(client))
+    with control.lock.hold() as lease:
+        lease.confirm()
+        client.storage.delete([client.active.path(Instant(at, Action.SAVEPOINT, State.INFLIGHT))])
+        if found.is_completed:
+            client.storage.delete([client.active.path(found)])
+
+
+def savepoint_named(client: MetaClient, at: str | None) -> tuple[Instant, SavepointMetadata]:
+    """The savepoint of a write, the newest where none is named."""
+    known = client.savepoints()
+    if at is None and known:
+        return known[-1]
+    for instant, body in known:
+        if instant.requested_time == at:
+            return instant, body
+    raise InvalidRequest(f"there is no savepoint {at!r}" if at else "the table has no savepoint", hint=_known(client))
+
+
+def _completed(client: MetaClient) -> tuple[Instant, ...]:
+    return client.timeline.completed.of_actions(Action.SAVEPOINT).instants
+
+
+def _known(client: MetaClient) -> str:
+    names = [instant.requested_time for instant in _completed(client)]
+    return f"There are: {', '.join(names)}." if names else "Make one with savepoint()."
+
+
+def _write_to_save(client: MetaClient, at: str | None) -> Instant:
+    writes = client.timeline.completed.writes.in_completion_order()
+    if not writes:
+        raise InvalidRequest("the table has no completed write to save")
+    if at is None:
+        return writes[-1]
+    found = client.timeline.completed_write(at)
+    if found is None:
+        raise InvalidRequest(
+            f"there is no completed write {at!r} on the active timeline",
+            hint=f"The oldest is {writes[0].requested_time}, the newest {writes[-1].requested_time}.",
+        )
+    return found
+
+
+def _refuse_cleaned(client: MetaClient, saved: Instant) -> None:
+    earliest = client.earliest_retained()
+    if earliest is None:
+        return
+    completed = client.completion_time(earliest) or earliest
+    if comparable(saved.completion_time or "") < comparable(completed):
+        raise InvalidRequest(
+            f"the state at {saved.requested_time} is no longer whole: older file versions were cleaned",
+            hint=f"The earliest write that can be saved is {earliest}.",
+        )
+
+
+def _taken_by_a_clean(client: MetaClient, body: SavepointMetadata) -> str | None:
+    """A file of the savepoint that a clean on the active timeline takes or took."""
+    saved = {(partition, name) for partition, names in body.files.items() for name in names}
+    for instant in client.timeline.of_actions(Action.CLEAN):
+        plan = client.plan(instant)
+        for partition, paths in plan.files.items() if isinstance(plan, CleanPlan) else ():
+            for path in paths:
+                if (partition, path.rpartition("/")[2]) in saved:
+                    return path
+    return None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return "lakebed"

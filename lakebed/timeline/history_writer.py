@@ -1,0 +1,181 @@
+"""Writing the history: each step leaves a history that reads the same, or with the new actions in it.
+
+    flush     <min>_<max>_0.parquet  ->  manifest_<N+1>  ->  _version_ = N+1        the moment that counts
+    compact   10 files of a level    ->  <min>_<max>_<level+1>.parquet  ->  manifest, _version_; level by level
+    sweep     manifests of older versions, and files that no manifest which is kept lists
+
+Whoever calls holds the table lock. A file is complete before a manifest names it, and a manifest before `_version_`
+does; what a writer that died left without a name is written over or swept up. Readers look at `_version_` once and then
+use files of that version, which stay for some more versions and rounds of archiving.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakebed.errors import CorruptTable
+from lakebed.format.avro import SCHEMAS
+from lakebed.format.names import (
+    VERSION_FILE,
+    history_file_name,
+    manifest_file_name,
+    parse_history_file,
+    parse_manifest_file,
+)
+from lakebed.format.timeline_files import ManifestEntry, parse_manifest, render_manifest, render_version
+from lakebed.timeline.history import ACTION, COMPLETED, METADATA, PLAN, REQUESTED, SORTED_KEY, History, HistoryFile
+
+STORED_SCHEMA = pa.schema(
+    [
+        pa.field("instantTime", pa.string()),
+        pa.field("completionTime", pa.string()),
+        pa.field("action", pa.string()),
+        pa.field("metadata", pa.binary()),
+        pa.field("plan", pa.binary()),
+        pa.field("version", pa.int32(), nullable=False),
+    ]
+)
+_FOOTER = {
+    "writer.model.name": "avro",
+    SORTED_KEY: "true",
+    "parquet.avro.schema": json.dumps(SCHEMAS["HoodieLSMTimelineInstant"], separators=(",", ":")),
+}
+_COLUMNS = {"instantTime": REQUESTED, "completionTime": COMPLETED, "action": ACTION, "metadata": METADATA, "plan": PLAN}
+ROW_GROUP_ROWS = 512
+"""A body is looked up by reading its row group, so these are small."""
+CODEC = "snappy"
+_LEVELS = 10
+
+
+def flush(history: History, rows: pa.Table) -> History:
+    """Add actions, given as `History.loaded` has them, in order of begin; the new version."""
+    times = rows[REQUESTED]
+    name = history_file_name(times[0].as_py(), times[-1].as_py(), 0)
+    entry = _write(history, name, iter([_stored(rows)]))
+    return _publish(history, [*_entries(history.files), entry])
+
+
+def compact(history: History, batch: int, target_size: int) -> History:
+    """Merge the files of every level that has enough of them, lower levels first; the newest version."""
+    for level in range(_LEVELS - 1):
+        files = sorted((f for f in history.files if f.name and f.name.level == level), key=lambda f: f.path)
+        if len(files) < batch:
+            continue
+        chosen = _first_files(files, batch, target_size)
+        names = [file.name for file in chosen if file.name is not None]
+        first, last = min(name.min_time for name in names), max(name.max_time for name in names)
+        entry = _write(history, history_file_name(first, last, level + 1), _merged(history, chosen))
+        history = _publish(history, [*_entries(f for f in history.files if f not in chosen), entry])
+    return history
+
+
+def sweep(history: History, rounds: int) -> None:
+    """Delete what neither the current version nor one that a reader may still use lists."""
+    listed = [info.name for info in history.storage.list(history.folder)]
+    kept = _kept_manifests(history, listed, rounds)
+    named = {entry.file_name for entries in kept.values() for entry in entries}
+    manifests = [(name, number) for name in listed if (number := parse_manifest_file(name)) is not None]
+    old = [name for name, number in manifests if number not in kept]
+    old += [name for name in listed if parse_history_file(name) is not None and name not in named]
+    history.storage.delete([f"{history.folder}/{name}" for name in old])
+
+
+def _first_files(files: Sequence[HistoryFile], batch: int, target_size: int) -> list[HistoryFile]:
+    """The oldest files of a level: so many as one merge takes, fewer when they are large, two at least."""
+    chosen: list[HistoryFile] = []
+    size = 0
+    for file in files[:batch]:
+        chosen.append(file)
+        size += file.size
+        if len(chosen) >= 2 and size > target_size:
+            break
+    return chosen
+
+
+def _merged(history: History, files: Sequence[HistoryFile]) -> Iterator[pa.Table]:
+    """The stored rows of files in order of begin, row group by row group where the ranges of the files lie apart."""
+    ordered = sorted(files, key=lambda file: file.path)
+    names = [file.name for file in ordered if file.name is not None]
+    parts = (_cast(part) for part in History(history.storage, ordered, None, history.folder).parts())
+    if all(before.max_time < after.min_time for before, after in pairwise(names)):
+        return parts
+    return iter([pa.concat_tables(parts).sort_by([("instantTime", "ascending"), ("action", "ascending")])])
+
+
+def _cast(part: pa.Table) -> pa.Table:
+    try:
+        return part.select(STORED_SCHEMA.names).cast(STORED_SCHEMA)
+    except (KeyError, pa.ArrowException) as error:
+        raise CorruptTable(f"a history file has other columns than it should: {error}") from error
+
+
+def _stored(rows: pa.Table) -> pa.Table:
+    columns = [rows[_COLUMNS[name]] for name in STORED_SCHEMA.names[:-1]]
+    return pa.Table.from_arrays([*columns, pa.repeat(pa.scalar(1, pa.int32()), rows.num_rows)], schema=STORED_SCHEMA)
+
+
+def _write(history: History, name: str, parts: Iterator[pa.Table]) -> ManifestEntry:
+    path = f"{history.folder}/{name}"
+    history.storage.delete([path])  # a leftover: no version names it
+    with history.storage.open_output(path) as out:
+        schema = STORED_SCHEMA.with_metadata(_FOOTER)
+        with pq.ParquetWriter(
+            out,
+            schema,
+            compression=CODEC,
+            use_dictionary=["action"],
+            write_statistics=["instantTime", "completionTime"],
+            store_schema=False,
+        ) as writer:
+            gathered: list[pa.Table] = []
+            for part in parts:
+                gathered.append(part)
+                if sum(item.num_rows for item in gathered) >= ROW_GROUP_ROWS:
+                    writer.write_table(pa.concat_tables(gathered), row_group_size=ROW_GROUP_ROWS)
+                    gathered = []
+            if gathered:
+                writer.write_table(pa.concat_tables(gathered), row_group_size=ROW_GROUP_ROWS)
+        size = out.tell()
+    return ManifestEntry(name, size)
+
+
+def _publish(history: History, entries: Sequence[ManifestEntry]) -> History:
+    number = (history.version or 0) + 1
+    ordered = sorted(entries, key=lambda entry: entry.file_name)
+    history.storage.put(f"{history.folder}/{manifest_file_name(number)}", render_manifest(ordered))
+    history.storage.put(f"{history.folder}/{VERSION_FILE}", render_version(number))
+    files = [
+        HistoryFile(f"{history.folder}/{e.file_name}", e.file_len, parse_history_file(e.file_name)) for e in ordered
+    ]
+    return History(history.storage, files, number, history.folder)
+
+
+def _entries(files: Sequence[HistoryFile] | Iterator[HistoryFile]) -> list[ManifestEntry]:
+    return [ManifestEntry(file.path.rpartition("/")[2], file.size) for file in files]
+
+
+def _kept_manifests(history: History, listed: Sequence[str], rounds: int) -> dict[int, tuple[ManifestEntry, ...]]:
+    """Versions that stay: so many at least, and all since so many rounds ago. A flush adds a file of level 0."""
+    kept: dict[int, tuple[ManifestEntry, ...]] = {}
+    flushes = 0
+    number = history.version or 0
+    while number > 0 and manifest_file_name(number) in listed and (len(kept) < rounds or flushes < rounds):
+        path = f"{history.folder}/{manifest_file_name(number)}"
+        try:
+            kept[number] = parse_manifest(history.storage.read(path), path)
+        except (CorruptTable, FileNotFoundError):
+            break
+        newer = kept.get(number + 1)
+        if newer is not None:
+            flushes += bool(_fresh(newer) - _fresh(kept[number]))
+        number -= 1
+    return kept
+
+
+def _fresh(entries: Sequence[ManifestEntry]) -> set[str]:
+    return {e.file_name for e in entries if (name := parse_history_file(e.file_name)) is not None and name.level == 0}

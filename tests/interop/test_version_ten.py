@@ -1,0 +1,117 @@
+"""Tables of version 10 and the rest of the world: nobody takes them for something they know, every Parquet reader opens
+their files, and after a downgrade they are tables of real Hudi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import lakebed
+
+from .checks import first
+from .client import HudiPeer, PeerError
+from .hudi_turn import run_turn
+from .kinds import Kind, create_arguments
+from .lakebed_workload import LakebedWorkload
+from .rows import Answer
+from .rs_client import HudiRs
+from .write_checks import WriteJudge
+from .written_model import WrittenModel
+
+pytestmark = pytest.mark.interop
+SEED = 1
+KINDS = [
+    Kind(version=10, keys="simple", paths="hive", operation="delete_keys"),
+    Kind(version=10, layout="default", index="simple", keys="complex", operation="update"),
+    Kind(version=10, index="consistent_bucket", keys="flat", ordering="none", operation="merge_partial"),
+    Kind(version=10, index="global_bloom", keys="timestamp", operation="upsert"),
+    Kind(version=10, table_type="cow", index="bloom", keys="simple", paths="hive_url", operation="overwrite"),
+]
+by_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
+
+
+@pytest.fixture
+def rs(tmp_path: Path) -> Iterator[HudiRs]:
+    with HudiRs(tmp_path) as reader:
+        yield reader
+
+
+def filled(path: Path, kind: Kind) -> LakebedWorkload:
+    """A table after some random writes, the last of them an upsert."""
+    table = lakebed.create(path, kind.schema(), **create_arguments(kind))
+    work = LakebedWorkload(kind, SEED, table, WrittenModel(kind))
+    work.load()
+    for name in (kind.operation, "delete_keys", "upsert"):
+        work.step(name)
+    return work
+
+
+@by_kind
+def test_both_refuse_a_table_of_version_ten(hudi: HudiPeer, rs: HudiRs, tmp_path: Path, kind: Kind) -> None:
+    """By the version: not by chance, and not with an answer that lacks the logs."""
+    path = tmp_path / "t"
+    work = filled(path, kind)
+    with pytest.raises(PeerError, match=r"(?i)version"):
+        hudi.read(path)
+    rows = work.table_of(work.mixed(late=False, marks=False))
+    before = sorted(entry.name for entry in (path / ".hoodie" / "timeline").iterdir())
+    with pytest.raises(PeerError):
+        run_turn(hudi, path, replace(kind, version=9), rows, "upsert", services=())
+    assert sorted(entry.name for entry in (path / ".hoodie" / "timeline").iterdir()) == before
+    answer = rs.read(path)
+    assert not isinstance(answer, Answer), f"hudi-rs reads {len(answer.rows)} rows"
+    assert "version" in answer.lower()
+
+
+@by_kind
+def test_any_parquet_reader_opens_the_files(tmp_path: Path, kind: Kind) -> None:
+    """DuckDB shows the read-optimized rows of the base files, and what the last write changed, and deletes in logs."""
+    path = tmp_path / "t"
+    work = filled(path, kind)
+    table = lakebed.open(path)
+    slices = table.inspect.file_slices().to_pylist()
+    bases = [str(path / piece["partition"] / piece["base_file"]) for piece in slices if piece["base_file"]]
+    logs = [str(path / piece["partition"] / name) for piece in slices for name in piece["logs"]]
+    names = [*kind.key_fields, "v", "txt"]
+    chosen = ", ".join(names)
+    found = duckdb.sql(f"SELECT {chosen} FROM read_parquet({bases})").fetchall()
+    wanted = table.scan(columns=names, query="read_optimized").to_arrow().to_pylist()
+    assert sorted(map(str, found)) == sorted(str(tuple(row.values())) for row in wanted)
+    assert bool(logs) == kind.is_mor
+    everything = f"read_parquet({[*bases, *logs]}, union_by_name = true)"
+    last = {place[1] for place, version in work.model.rows.items() if version.write == work.model.writes}
+    newest = f"_hoodie_commit_time = '{work.instants[-1].begin}'"
+    written = duckdb.sql(f"SELECT _hoodie_record_key FROM {everything} WHERE {newest}").fetchall()
+    assert last <= {row[0] for row in written}
+    deletes = duckdb.sql(f"SELECT _hoodie_record_key FROM {everything} WHERE _hoodie_commit_time IS NULL").fetchall()
+    assert bool(deletes) == kind.is_mor
+
+
+@by_kind
+def test_a_downgraded_table_goes_on_with_hudi(hudi: HudiPeer, rs: HudiRs, tmp_path: Path, kind: Kind) -> None:
+    path = tmp_path / "t"
+    work = filled(path, kind)
+    work.table.services.downgrade(to=9)
+    nine = replace(kind, version=9)
+    model = work.model
+    model.settle(model.rows)
+    model.kind = work.kind = nine
+    judge = WriteJudge(hudi, rs, path, nine, model, work.instants)
+
+    def complaints() -> Iterator[str]:
+        yield from judge.everybody()
+        work.now += 10
+        rows = list({nine.record_key(row): row for row in work.mixed(late=False, marks=False)}.values())
+        turn = run_turn(hudi, path, nine, work.table_of(rows), "upsert", services=())
+        work.instants.append(turn.write)
+        model.upsert(rows)
+        yield from judge.everybody()
+        work.step("upsert")
+        yield from judge.everybody()
+
+    assert first(complaints()) == ""
