@@ -8,8 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "lakebed"
-LAZY_IMPORTS = {("table.py", "lakebed.spark"), ("read/scan.py", "lakebed.spark")}
-"""Two doors that reach for Spark, only when they are handed a session or a Spark DataFrame."""
+LAZY_IMPORTS = {("table.py", "lakebed.spark"), ("read/scan.py", "lakebed.spark"), ("cli/demo.py", "lakebed.spark")}
+"""Doors that reach for Spark only when they are handed a session or a frame of it, or find that there can be one."""
 
 
 def rows_of_the_drawing() -> dict[str, int]:

@@ -27,8 +27,6 @@ from lakebed.write.operation import Operation
 from lakebed.write.operations import TableWriter
 
 PATH = "path"
-TABLE_PATH = "lakebed.path"
-"""The path of a table in Spark's catalog, which keeps an option called `path` from a Python source."""
 FILTER = "lakebed.filter"
 STORAGE = "lakebed.storage."
 AS_OF = "as.of.instant"
@@ -58,12 +56,10 @@ class Settings:
 
     @property
     def path(self) -> str:
-        given = self.options.get(PATH) or self.options.get(TABLE_PATH)
-        if given:
-            return given
+        if self.options.get(PATH):
+            return self.options[PATH]
         raise InvalidRequest(
-            "no path was given",
-            hint=f"Use load(path) or save(path); CREATE TABLE takes it as OPTIONS ('{TABLE_PATH}' '...').",
+            "no path was given", hint="Use load(path) or save(path); a SQL statement takes it as WITH ('path' = '...')."
         )
 
     @property
@@ -77,7 +73,7 @@ class Settings:
         return {
             key: value
             for key, value in self.options.items()
-            if key.startswith(("hoodie.", "lakebed.")) and not key.startswith(STORAGE) and key != TABLE_PATH
+            if key.startswith(("hoodie.", "lakebed.")) and not key.startswith(STORAGE) and key != PATH
         }
 
     # ------------------------------------------------------------------ reading

@@ -1,5 +1,6 @@
-"""Where other readers answer differently, each with its reason. Nothing is skipped because of this list
-(but where the question ends Hudi's JVM): a listed difference is predicted and checked, and one that no longer shows fails its test, so that the list can only shrink.
+"""Where other readers answer differently, each with its reason. Nothing is skipped because of this list (but
+for a question that ends Hudi's JVM): a listed difference is predicted and checked, and one that no longer shows fails
+its test, so that the list can only shrink.
 """
 
 from __future__ import annotations

@@ -352,3 +352,36 @@ def test_damage_gives_an_error_or_the_same_shape(golden: Callable[[str], Path], 
     except LakebedError:
         return
     assert 0 <= rows <= file.num_rows
+
+
+def test_text_behind_a_small_dictionary_comes_encoded_when_asked_for() -> None:
+    data = parquet(KEYS, use_dictionary=["t"])
+    file = ParquetSource(pa.BufferReader(data), "f.parquet", encoded=["t", "n", RECORD_KEY])
+    batches = list(file.batches())
+    assert file.schema.field("t").type == pa.string(), "the schema speaks of values"
+    assert pa.types.is_dictionary(batches[0].schema.field("t").type)
+    assert batches[0].schema.field(RECORD_KEY).type == pa.string(), "keys are looked into"
+    assert [value for batch in batches for value in batch.column("t").to_pylist()] == ["x" * 10] * len(KEYS)
+    assert file.row_bytes(["t"]) == 4 < source(data).row_bytes(["t"])
+
+
+def test_text_without_a_small_dictionary_comes_as_it_is() -> None:
+    for options in ({"use_dictionary": False}, {"use_dictionary": ["t"], "dictionary_pagesize_limit": 1}):
+        file = ParquetSource(pa.BufferReader(parquet(KEYS, **options)), "f.parquet", encoded=["t"])
+        values = [value for batch in file.batches(["t"]) for value in batch.column("t").to_pylist()]
+        assert values == ["x" * 10] * len(KEYS)
+    wide = pa.table({RECORD_KEY: KEYS, "t": [f"{number:03}" * 3000 for number in range(len(KEYS))]})
+    sink = io.BytesIO()
+    pq.write_table(wide, sink, compression="none")
+    file = ParquetSource(pa.BufferReader(sink.getvalue()), "f.parquet", encoded=["t"])
+    assert next(file.batches(["t"])).schema.field("t").type == pa.string()
+
+
+def test_a_footer_is_fetched_once_for_several_openings() -> None:
+    data = parquet(KEYS)
+    footers: dict[str, Any] = {}
+    first = ParquetSource(pa.BufferReader(data), "f.parquet", footers=footers)
+    again = ParquetSource(pa.BufferReader(data), "f.parquet", footers=footers)
+    assert list(footers) == ["f.parquet"]
+    assert again.is_sorted and first._metadata is again._metadata
+    assert keys_of(again) == KEYS

@@ -364,3 +364,33 @@ def test_merge_vectors_count_rows_in_file_order() -> None:
     assert [vectors[1].is_dead(n) for n in range(3)] == [False, True, False]
     with pytest.raises(InvalidRequest, match="whole records"):
         merge_vectors([data(1, ("a", 1, "x"), is_partial=True)], EVENT)
+
+
+# ---------------------------------------------------------------- text behind dictionaries
+def encoded(run: Run) -> Run:
+    """The same run with its text column as numbers of a dictionary."""
+
+    def opened(rows: int) -> Iterator[pa.RecordBatch]:
+        for batch in run.open(rows):
+            at = batch.schema.get_field_index("v")
+            yield batch.set_column(at, "v", batch.column(at).dictionary_encode())
+
+    return Run(
+        run.age, run.is_sorted, opened, run.is_delete, run.is_partial, run.instant_time, run.row_bytes, None, run.label
+    )
+
+
+@pytest.mark.parametrize("rule", [COMMIT, EVENT], ids=["commit", "event"])
+@pytest.mark.parametrize("which", [(0,), (1,), (0, 1), (0, 1, 2)])
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_dictionaries_do_not_change_the_answer(rule: MergeRule, which: tuple[int, ...], is_sorted: bool) -> None:
+    runs = [
+        data(0, *((f"k{n:04}", 5, "base" if n % 3 else None) for n in range(3000))),
+        data(1, *((f"k{n:04}", n % 11, f"log {n % 7}") for n in range(0, 3100, 3)), is_sorted=is_sorted),
+        data(2, *((f"k{n:04}", 9, "late") for n in range(1, 3000, 50))),
+        deletes(3, ("k0004", None), ("k0007", 2)),
+    ]
+    plain = merged(*runs, rule=rule)
+    assert merged(*(encoded(run) if at in which else run for at, run in enumerate(runs)), rule=rule) == plain
+    batch = next(sorted_merge([encoded(runs[0]), encoded(runs[1])], rule, SCHEMA, memory=MEMORY))
+    assert batch.schema.field("v").type == pa.string()
