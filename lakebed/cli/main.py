@@ -16,17 +16,18 @@ from lakebed.cli.output import errors
 from lakebed.cli.read import read
 from lakebed.cli.show import commit, config, show, slices, timeline
 from lakebed.cli.upkeep import archive, clean, downgrade, restore, rollback, savepoint, ttl, upgrade
+from lakebed.cli.write import delete, upsert
 from lakebed.errors import InvalidRequest, LakebedError
 
 app = typer.Typer(
     name="lakebed",
-    help="Read, look into and tidy Apache Hudi tables: no Spark, no JVM.",
+    help="Read, write, look into and tidy Apache Hudi tables: no Spark, no JVM.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     add_completion=False,
 )
-for command in (show, timeline, slices, commit, config, read, check, demo):
+for command in (show, timeline, slices, commit, config, read, upsert, delete, check, demo):
     app.command()(command)
 for service in (compact, clean, archive, savepoint, restore, rollback, ttl, upgrade, downgrade):
     app.command()(service)
