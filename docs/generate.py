@@ -11,6 +11,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+from lakebed.config.clustering_options import ClusteringOptions
 from lakebed.config.compaction_options import CompactionOptions
 from lakebed.config.option import markdown_table
 from lakebed.config.options import ReadOptions, TableConfig
@@ -25,6 +26,7 @@ GROUPS = (
     ("Writing", WriteOptions, "Given to each write as `options={...}`, or to `lakebed.open`."),
     ("Indexes", IndexOptions, "Kept in the table's properties by `lakebed.create`; a write may add what they lack."),
     ("Compaction", CompactionOptions, "Given to `t.services.compact(options=...)`, or to a write for what follows it."),
+    ("Clustering", ClusteringOptions, "Given to `t.services.cluster(options=...)`, or to a write for what follows it."),
     ("Cleaning", CleanOptions, "What `services.clean` and the clean after a write keep."),
     ("Archiving", ArchiveOptions, "When `services.archive` and a write move old actions into the history."),
     ("Partition lifetimes", TtlOptions, "Which partitions `services.drop_expired_partitions` lets vanish."),

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from lakebed.cli.check import check
+from lakebed.cli.cluster import cluster, services
 from lakebed.cli.compact import compact
 from lakebed.cli.demo import demo
 from lakebed.cli.dump import hfile_app, log_app
@@ -29,7 +30,7 @@ app = typer.Typer(
 )
 for command in (show, timeline, slices, commit, config, read, upsert, delete, check, demo):
     app.command()(command)
-for service in (compact, clean, archive, savepoint, restore, rollback, ttl, upgrade, downgrade):
+for service in (compact, cluster, services, clean, archive, savepoint, restore, rollback, ttl, upgrade, downgrade):
     app.command()(service)
 app.add_typer(log_app, name="log")
 app.add_typer(hfile_app, name="hfile")

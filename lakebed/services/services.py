@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from lakebed.config.clustering_options import ClusteringOptions
 from lakebed.config.compaction_options import CompactionOptions, strategy_named
 from lakebed.config.option import bytes_of, warn_unknown
 from lakebed.config.options import known_keys
@@ -15,6 +16,8 @@ from lakebed.model.instant import Action, Instant
 from lakebed.runner import Runner
 from lakebed.services.archival import archive
 from lakebed.services.cleaning import clean
+from lakebed.services.clustering import run_clustering
+from lakebed.services.clustering_plan import PlannedClustering, explain_clustering, schedule_clustering
 from lakebed.services.compaction import run_compaction
 from lakebed.services.compaction_plan import (
     PlannedCompaction,
@@ -31,6 +34,7 @@ from lakebed.txn.control import Control
 from lakebed.write.job import CommitResult
 
 Options = Mapping[str, str] | None
+Planned = PlannedCompaction | PlannedClustering | Instant | str | Iterable[Instant | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +95,27 @@ class Services:
 
     def run(
         self,
-        planned: PlannedCompaction | Instant | str | Iterable[Instant | str],
+        planned: Planned,
         options: Options = None,
         memory: int | str | None = None,
     ) -> tuple[Instant, ...]:
         """Carry out what was planned, given as the plan, its instants or their begin times; the completed instants."""
-        chosen = WriteOptions.from_properties(self._chosen(options))
+        chosen = self._chosen(options)
+        files = WriteOptions.from_properties(chosen)
         most = bytes_of(memory) if memory is not None else self.memory
+        client, control, runner = self.client, self.control, self.runner
         completed = []
         for instant in self._instants(planned):
-            found = run_compaction(self.client, instant, self.control, self.runner, options=chosen, memory=most)
+            if instant.action is Action.CLUSTERING:
+                found = run_clustering(client, instant, control, runner, properties=chosen, memory=most)
+            else:
+                found = run_compaction(client, instant, control, runner, options=files, memory=most)
             completed.append(found)
             self.done()
         return tuple(completed)
 
-    def _instants(self, planned: PlannedCompaction | Instant | str | Iterable[Instant | str]) -> list[Instant]:
-        if isinstance(planned, PlannedCompaction):
+    def _instants(self, planned: Planned) -> list[Instant]:
+        if isinstance(planned, PlannedCompaction | PlannedClustering):
             return list(planned.instants)
         given = [planned] if isinstance(planned, Instant | str) else list(planned)
         if all(isinstance(one, Instant) for one in given):
@@ -119,6 +128,36 @@ class Services:
                 raise InvalidRequest(f"nothing is planned under {one}", hint="See t.inspect.timeline().")
             found.append(instant)
         return found
+
+    # ------------------------------------------------------------------ clustering
+    def cluster(
+        self, options: Options = None, memory: int | str | None = None, force: bool = True
+    ) -> tuple[Instant, ...]:
+        """Rewrite small file groups into larger ones whose rows are in order; the completed instants.
+
+        Clusterings that were planned before and are not done are run first. In the LSM layout rows stay in key order;
+        elsewhere `hoodie.clustering.plan.strategy.sort.columns` and `hoodie.layout.optimize.strategy` say the order.
+        With `force=False` nothing happens before `hoodie.clustering.inline.max.commits` writes.
+        """
+        finished = self.run(self.pending_clusterings(), options, memory)
+        return (*finished, *self.run(self.plan_clustering(options, force), options, memory))
+
+    def plan_clustering(self, options: Options = None, force: bool = True) -> PlannedClustering:
+        """Plan a clustering and save it on the timeline, for `run` here or in another process."""
+        chosen = self._chosen(options)
+        clustering = ClusteringOptions.from_properties(chosen)
+        found = schedule_clustering(self.client, self.control, clustering, chosen, force=force)
+        self.done()
+        return found
+
+    def explain_clustering(self, options: Options = None, force: bool = True) -> PlannedClustering:
+        """What `plan_clustering` would decide and why; nothing is saved."""
+        chosen = self._chosen(options)
+        return explain_clustering(self.client, ClusteringOptions.from_properties(chosen), chosen, force=force)
+
+    def pending_clusterings(self) -> tuple[Instant, ...]:
+        """Clusterings on the timeline that are not done, oldest first."""
+        return self.client.reload().timeline.pending.of_actions(Action.CLUSTERING).instants
 
     def _chosen(self, options: Options) -> dict[str, str]:
         given = dict(options or {})

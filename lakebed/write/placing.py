@@ -221,13 +221,13 @@ class Placing:
             return located
         new = pc.is_null(ids)
         paths = located.column(PARTITION_PATH).combine_chunks()
-        view = self._view(snapshot)
+        view, busy = self._view(snapshot), _clustered(snapshot)
         share = nbytes / max(1, located.num_rows)
         position = located.schema.get_field_index(FILE_ID)
         for path in pc.unique(paths.filter(new)).to_pylist():
             here = pc.and_(new, pc.equal(paths, path))
             wanted = located.column(RECORD_KEY).combine_chunks().filter(here)
-            slices = () if self.operation.replaces else view.slices(path)
+            slices = () if self.operation.replaces else [one for one in view.slices(path) if one.file_group not in busy]
             places = homes(slices, int(share * len(wanted)), self.options, _new_file_id, is_mor=snapshot.config.is_mor)
             self._rewritten |= {home.slice.file_group for home in places if home.slice is not None}
             chosen = pa.array([home.file_id for home in places]).take(index_array(home_of_keys(wanted, places)))
@@ -261,6 +261,13 @@ class Placing:
         known = set(view.partitions())
         found = {path: tuple(p.file_group.file_id for p in view.slices(path)) for path in paths if path in known}
         return {path: ids for path, ids in found.items() if ids}
+
+
+def _clustered(snapshot: MetaClient) -> frozenset[FileGroupId]:
+    """Groups that are about to be replaced: they take no new keys."""
+    plans = [plan.clustering for _, plan in snapshot.pending_clusterings() if plan.clustering is not None]
+    pieces = (piece for plan in plans for group in plan.groups for piece in group.slices)
+    return frozenset(FileGroupId(piece.partition_path, piece.file_id) for piece in pieces)
 
 
 def _latest(view: FileSystemView, partitions: set[str]) -> dict[FileGroupId, FileSlice]:

@@ -154,12 +154,17 @@ def written_difference(model: WrittenModel, place: Place, after: int = 0) -> str
             later = [v.ordering for v in story[at + 1 :] if v.ordering is not None]
             if before and later and max(before) > min(later):
                 return "older re-insert after a delete"
-        if version.partial and any(v.ordering is not None and v.ordering < version.ordering for v in story[at + 1 :]):
-            return FILLED
+    if any(version.partial for version in story) and any(_came_late(story, at) for at in range(1, len(story))):
+        return FILLED
     standing = model.rows.get(place)
     if after and standing is not None and standing.write <= after and any(v.write > after for v in story):
         return "late row in an incremental answer"
     return ""
+
+
+def _came_late(story: Sequence[Version], at: int) -> bool:
+    ordering = story[at].ordering
+    return ordering is not None and any(v.ordering is not None and v.ordering > ordering for v in story[:at])
 
 
 def partial_rows_alone(model: WrittenModel, after: int) -> bool:
@@ -175,6 +180,15 @@ def partial_rows_alone(model: WrittenModel, after: int) -> bool:
 
 def _begins_whole(versions: Sequence[Version]) -> bool:
     return versions[0].row is not None and not versions[0].partial
+
+
+def keys_that_stay_deleted(model: WrittenModel) -> set[str]:
+    """Keys that workloads leave alone until a compaction: where a slice has partial rows, Hudi cannot merge a delete in
+    its logs with a row of the same key that comes later. It looks for the schema of the delete, which has none.
+    """
+    if model.kind.has_marks or not model.kind.is_mor:
+        return set()
+    return {place[1] for place, story in model.story.items() if any(version.row is None for version in story)}
 
 
 def hudi_rs_limit(model: WrittenModel) -> HudiRsLimit | None:

@@ -18,6 +18,8 @@ KEY_GENERATORS = {
     "flat": "NonpartitionedKeyGenerator",
     "timestamp": "TimestampBasedKeyGenerator",
 }
+SPARK_MERGERS = "org.apache.hudi.DefaultSparkRecordMerger,org.apache.hudi.OverwriteWithLatestSparkRecordMerger"
+"""Without these Hudi's writer goes by Avro records, which it cannot merge with partial rows."""
 COMPACTION = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "1"}
 
 
@@ -68,8 +70,10 @@ class Turn:
 def run_turn(hudi: HudiPeer, path: Path, kind: Kind, rows: pa.Table, verb: str, *, services: Sequence[str]) -> Turn:
     """Write `rows`, with compaction and cleaning right behind as asked."""
     options = {**hudi_options(kind, path.name), f"{WRITE}operation": verb}
-    if "compact" in services and kind.is_mor:
-        options |= COMPACTION
+    if kind.operation == "merge_partial" and kind.blocks == "parquet":
+        options["hoodie.write.record.merge.custom.implementation.classes"] = SPARK_MERGERS
+    if kind.is_mor:
+        options |= COMPACTION if "compact" in services else {"hoodie.compact.inline": "false"}
     if "clean" in services:
         options |= RIDER_OPTIONS["clean"]
     known = set(completed_instants(path))

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 import lakebed
 
+from .differences import keys_that_stay_deleted
 from .hudi_writer import Done
 from .kinds import IS_DELETED, QUARTERS, Kind
 from .operations import Row, sample_row
@@ -69,7 +70,7 @@ class LakebedWorkload:
         """Updates, late rows, repeated keys, deletes by mark, and a few new keys."""
         found: list[Row] = []
         for _ in range(self.batch):
-            key = self.rng.randrange(self.keys)
+            key = self._known_key()
             row = self.row(key, late=late and self.rng.random() < 0.3)
             if marks and self.kind.has_marks and self.rng.random() < 0.15:
                 row[IS_DELETED] = True
@@ -79,6 +80,14 @@ class LakebedWorkload:
                     self.floor[key] = row["ts"]
             found.append(row)
         return found + self.new_rows(2)
+
+    def _known_key(self) -> int:
+        """A key that was there before; where logs hold partial rows not one that a log deletes (see `differences`)."""
+        gone = keys_that_stay_deleted(self.model)
+        while True:
+            key = self.rng.randrange(self.keys)
+            if self.kind.record_key({"id": f"k{key:03d}", "b": key % 5}) not in gone:
+                return key
 
     def table_of(self, rows: list[Row]) -> pa.Table:
         return pa.Table.from_pylist([dict(row) for row in rows], schema=self.kind.schema())

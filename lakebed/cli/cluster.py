@@ -1,0 +1,129 @@
+"""`lakebed cluster` and `lakebed services`: rows into order, and plans of others run as they turn up."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+from collections.abc import Sequence
+from threading import Event
+from typing import Annotated
+
+import typer
+
+from lakebed.cli.compact import progress_runner
+from lakebed.cli.output import console, errors, print_json
+from lakebed.cli.show import JsonOption, PathArgument
+from lakebed.cli.upkeep import SetOption, options_of
+from lakebed.errors import InvalidRequest
+from lakebed.model.instant import Instant
+from lakebed.services.clustering_plan import PlannedClustering
+from lakebed.services.watch import Outcome, Watcher
+from lakebed.table import open as open_table
+
+
+def cluster(
+    path: PathArgument,
+    plan_only: Annotated[
+        bool, typer.Option("--plan-only", help="Save the plan for others to run, and say why.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what a plan would hold and why; change nothing.")
+    ] = False,
+    if_due: Annotated[bool, typer.Option("--if-due", help="Only after enough writes since the last one.")] = False,
+    sort: Annotated[str | None, typer.Option(help="Columns to sort by, with commas (default layout).")] = None,
+    memory: Annotated[str | None, typer.Option(help="A ceiling such as 512MB.")] = None,
+    given: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rewrite small file groups into larger ones with rows in order. Earlier plans are run first."""
+    table, options = open_table(path), options_of(given)
+    if sort is not None:
+        options["hoodie.clustering.plan.strategy.sort.columns"] = sort
+    if dry_run or plan_only:
+        make = table.services.explain_clustering if dry_run else table.services.plan_clustering
+        _print_plan(make(options, not if_due), as_json)
+        return
+    with progress_runner() as runner:
+        done = dataclasses.replace(table.services, runner=runner).cluster(options, memory, not if_due)
+    _print_done(done, as_json)
+
+
+def services(
+    path: PathArgument,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on until interrupted.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run what is planned now, then stop.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two looks at the timeline.")] = 10.0,
+    given: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run compactions and clusterings that others planned. Several of these may watch one table."""
+    if watch == once or every <= 0:
+        raise InvalidRequest("one of --watch and --once is needed, and a positive time with --every")
+    table = open_table(path, options=options_of(given))
+    failed = False
+
+    def report(outcome: Outcome) -> None:
+        nonlocal failed
+        failed |= outcome.error is not None and not outcome.busy
+        _print_outcome(outcome, as_json)
+
+    with progress_runner() as runner:
+        watcher = Watcher(dataclasses.replace(table.services, runner=runner))
+        if watch:
+            watcher.watch(every, _interrupted(), report)
+            return
+        for outcome in watcher.once():
+            report(outcome)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _interrupted() -> Event:
+    """Set by the first Ctrl-C or SIGTERM, so that a plan that is running is finished; the second ends the program."""
+    stop = Event()
+
+    def end(number: int, _: object) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    return stop
+
+
+def _print_outcome(outcome: Outcome, as_json: bool) -> None:
+    planned = f"{outcome.planned.requested_time}.{outcome.planned.action}" if outcome.planned else "the timeline"
+    if as_json:
+        done = outcome.completed.completion_time if outcome.completed else None
+        reason = str(outcome.error) if outcome.error else None
+        print_json({"plan": planned, "completed": done, "busy": outcome.busy, "error": reason})
+    elif outcome.completed is not None:
+        console.print(f"{planned} completed {outcome.completed.completion_time}", highlight=False, markup=False)
+    elif outcome.busy:
+        console.print(f"{planned} left: {outcome.error}", highlight=False, markup=False)
+    else:
+        errors.print(f"{planned} failed: {outcome.error}", highlight=False, markup=False)
+
+
+def _print_plan(planned: PlannedClustering, as_json: bool) -> None:
+    if as_json:
+        groups = [[str(piece.file_group) for piece in group] for group in planned.groups]
+        left = {str(group): reason for group, reason in (planned.left or {}).items()}
+        print_json({"instants": [str(one) for one in planned.instants], "groups": groups, "left": left})
+        return
+    console.print(planned.explain(), markup=False, highlight=False)
+    for instant in planned.instants:
+        console.print(f"planned as {instant.requested_time}.{instant.action}", highlight=False)
+
+
+def _print_done(done: Sequence[Instant], as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [{"instant": one.requested_time, "action": one.action, "completed": one.completion_time} for one in done]
+        )
+    elif not done:
+        console.print("nothing to cluster")
+    for instant in () if as_json else done:
+        console.print(
+            f"{instant.requested_time} {instant.action}, completed {instant.completion_time}", highlight=False
+        )

@@ -1,0 +1,91 @@
+"""Running plans that others made: compactions, log compactions and clusterings, as they turn up on the timeline.
+
+Any number of processes may watch a table. Whoever creates a plan's heartbeat has claimed it; the others leave it alone
+until the heartbeat stops, and then undo what was half done and begin anew. So a watcher never counts as the only
+writer, whatever the table's settings say. A plan that fails is tried again after ever longer waits: what is in its way
+may go, and a watcher that gave up would help nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from threading import Event
+
+from lakebed.errors import ConflictError, LakebedError
+from lakebed.model.instant import Action, Instant
+from lakebed.services.services import Services
+from lakebed.txn.control import Control
+from lakebed.txn.options import Concurrency
+
+PLANS = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING)
+_MOST_ROUNDS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one plan: the completed instant, or the reason why there is none.
+
+    Without a plan it is the timeline that could not be read.
+    """
+
+    planned: Instant | None
+    completed: Instant | None = None
+    error: LakebedError | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether another one runs the plan, or a write came between: nothing is wrong."""
+        return isinstance(self.error, ConflictError)
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Runs the plans of one table, round after round."""
+
+    services: Services
+    _rounds: int = 0
+    _failures: dict[str, int] = field(default_factory=dict)
+    _not_before: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.services = replace(self.services, control=among_others(self.services.control))
+
+    def once(self) -> Iterator[Outcome]:
+        """Every plan that is there now, oldest first, as far as nobody else runs it."""
+        self._rounds += 1
+        for planned in self.services.client.reload().timeline.pending.of_actions(*PLANS):
+            begin = planned.requested_time
+            if self._rounds < self._not_before.get(begin, 0):
+                continue
+            outcome = self._run(planned)
+            if outcome.error is not None and not outcome.busy:
+                self._failures[begin] = self._failures.get(begin, 0) + 1
+                self._not_before[begin] = self._rounds + min(2 ** self._failures[begin], _MOST_ROUNDS)
+            yield outcome
+
+    def _run(self, planned: Instant) -> Outcome:
+        try:
+            [completed] = self.services.run(planned)
+        except LakebedError as error:
+            return Outcome(planned, error=error)
+        return Outcome(planned, completed)
+
+    def watch(self, interval_s: float, stop: Event, report: Callable[[Outcome], None]) -> None:
+        """Round after round until `stop` is set; a store that does not answer is waited for."""
+        while not stop.is_set():
+            try:
+                for outcome in self.once():
+                    report(outcome)
+                    if stop.is_set():
+                        return
+            except LakebedError as error:
+                report(Outcome(None, error=error))
+            stop.wait(interval_s)
+
+
+def among_others(control: Control) -> Control:
+    """The same control for a writer that may not be alone: it takes nothing over whose heartbeat is fresh."""
+    if control.options.concurrency is not Concurrency.SINGLE_WRITER:
+        return control
+    return replace(control, options=replace(control.options, concurrency=Concurrency.OPTIMISTIC))

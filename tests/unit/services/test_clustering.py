@@ -1,0 +1,316 @@
+"""Clustering: fewer files, rows in order, and every answer as before."""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import lakebed
+from lakebed.config.clustering_options import ClusteringOptions
+from lakebed.errors import ConflictError, InvalidRequest
+from lakebed.model.actions import CommitMetadata, RequestedReplace
+from lakebed.model.files import FileSlice
+from lakebed.model.finding import Severity
+from lakebed.model.instant import Action
+from lakebed.services.clustering_plan import chosen_partitions, pack
+from lakebed.services.drop_metadata import remove_metadata
+from lakebed.storage.open import open_storage
+from lakebed.table import Table
+from lakebed.txn.control import Control
+from tests.conftest import expected
+from tests.unit.services.clustering_cases import APART, KINDS, filled, new
+from tests.unit.services.compaction_cases import (
+    KEPT,
+    MARKED,
+    answers,
+    client_of,
+    instants_of,
+    put,
+    rows_of,
+    slices,
+    sound,
+)
+from tests.unit.write.tables import make, row, table
+
+SORT = "hoodie.clustering.plan.strategy.sort.columns"
+TARGET = "hoodie.clustering.plan.strategy.target.file.max.bytes"
+GROUP = "hoodie.clustering.plan.strategy.max.bytes.per.group"
+CURVE = "hoodie.layout.optimize.strategy"
+
+
+def column(target: Table, piece: FileSlice, name: str) -> list[Any]:
+    assert piece.base_file is not None
+    file = open_storage(target.url).open_input(piece.base_file.path)
+    found: list[Any] = pq.ParquetFile(file).read([name]).column(name).to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_answer_changes(kind: str) -> None:
+    target = filled(kind)
+    known = instants_of(target)
+    before = answers(target, known)
+    assert len(slices(target)) >= 6
+    [done] = target.services.cluster()
+    assert done.action is Action.REPLACE_COMMIT
+    assert answers(target, known) == before
+    found = slices(target)
+    assert len(found) == 2, "a file group per partition"
+    assert not any(piece.log_files for piece in found)
+    sound(target)
+    assert target.services.cluster() == (), "nothing is left to do"
+    put(target, row("k000", 9, "a", v=77), row("fresh", 9, "b"))
+    assert len(target.scan().filter("id in ('k000', 'fresh') and ts = 9").to_arrow()) == 2
+    before = rows_of(target.scan())
+    assert target.services.cluster()
+    assert rows_of(target.scan()) == before
+
+
+@pytest.mark.parametrize("kind", ["v10-lsm", "v9-cow-lsm"])
+def test_files_of_the_lsm_layout_have_key_ranges_of_their_own(kind: str) -> None:
+    target = filled(kind)
+    before = rows_of(target.scan())
+    target.services.cluster({TARGET: "1", "lakebed.batch.rows": "16", "lakebed.parquet.row.group.rows": "16"})
+    assert rows_of(target.scan()) == before
+    for partition in ("p=a", "p=b"):
+        found = [column(target, one, "_hoodie_record_key") for one in slices(target) if partition in str(one)]
+        assert all(keys == sorted(set(keys)) for keys in found)
+        ranges = sorted((keys[0], keys[-1]) for keys in found)
+        assert all(high < low for (_, high), (low, _) in itertools.pairwise(ranges))
+    sound(target)
+
+
+@pytest.mark.parametrize(("kind", "curve"), [("v10-default", "linear"), ("v9-cow", "z-order"), ("v9-cow", "hilbert")])
+def test_orders_of_the_default_layout(kind: str, curve: str) -> None:
+    target = filled(kind)
+    before = rows_of(target.scan())
+    target.services.cluster({SORT: "v,txt", CURVE: curve})
+    assert rows_of(target.scan()) == before
+    sound(target)
+    for piece in slices(target):
+        values = column(target, piece, "v")
+        assert (values == sorted(values)) == (curve == "linear")
+        assert len(values) > 40
+    body = client_of(target).body(client_of(target).timeline.completed.of_actions(Action.REPLACE_COMMIT).instants[-1])
+    assert isinstance(body, CommitMetadata)
+    assert body.operation == "CLUSTER"
+    assert target.services.cluster({SORT: "v,txt", CURVE: curve}) == ()
+    assert target.services.cluster({SORT: "txt"}) != (), "another order is worth a rewrite"
+
+
+def test_the_plan_is_what_hudi_saves() -> None:
+    target = filled("v9-default")
+    planned = target.services.plan_clustering({SORT: "v"})
+    [instant] = planned.instants
+    client = client_of(target)
+    assert f"{instant.requested_time}.clustering.requested" in client.active.files
+    body = client.plan(instant)
+    assert isinstance(body, RequestedReplace)
+    assert body.operation == "CLUSTER"
+    plan = body.clustering
+    assert plan is not None
+    assert plan.preserve_metadata
+    assert plan.strategy_params[SORT] == "v"
+    assert plan.strategy is not None
+    assert plan.strategy.endswith("SparkSortAndSizeExecutionStrategy")
+    assert {piece.partition_path for group in plan.groups for piece in group.slices} == {"p=a", "p=b"}
+    assert all(len({piece.partition_path for piece in group.slices}) == 1 for group in plan.groups)
+    path = plan.groups[0].slices[0].base_file
+    assert path is not None
+    assert path.startswith(target.url)
+    before = rows_of(target.scan())
+    assert len(target.services.run(instant)) == 1
+    assert rows_of(target.refresh().scan()) == before
+    with pytest.raises(InvalidRequest, match="nothing is planned"):
+        target.services.run(instant.requested_time)
+
+
+def test_a_plan_of_hudi_is_run(golden_copy: Callable[[str], pathlib.Path]) -> None:
+    target = lakebed.open(golden_copy("mor_pending_clustering_v9"))
+    remove_metadata(client_of(target), Control.of(open_storage(target.url)))
+    target.refresh()
+    wanted = rows_of(target.scan())
+    assert len(wanted) == expected("mor_pending_clustering_v9")["snapshot"]["count"]
+    [done] = target.services.run(target.services.pending_clusterings())
+    assert done.action is Action.REPLACE_COMMIT
+    assert rows_of(target.refresh().scan()) == wanted
+    assert not client_of(target).pending_clusterings()
+
+
+def test_a_group_that_changed_since_the_plan_is_left_as_it_is() -> None:
+    target = filled("v10-default")
+    planned = target.services.plan_clustering()
+    assert len(planned.groups) == 2
+    with pytest.raises(ConflictError, match="clustered"):
+        put(target, row("k000", 9, "a", v=77))
+    target.services.rollback(planned.instants[0])
+    other = lakebed.open(target.url)
+    put(other, row("k000", 9, "a", v=77))
+    # a write that began before the plan and completes after it does not see the plan
+    storage = open_storage(target.url)
+    again = other.services.plan_clustering().instants[0]
+    path = client_of(other).active.path(again)
+    data = storage.read(path)
+    storage.delete([path])
+    put(other.refresh(), row("k001", 9, "b", v=88))
+    storage.put(path, data)
+    other.refresh()
+    before = rows_of(other.scan())
+    [done] = other.services.run(again)
+    assert rows_of(other.refresh().scan()) == before
+    body = client_of(other).body(done)
+    assert isinstance(body, CommitMetadata)
+    assert set(body.replaced_file_ids) == {"p=a"}
+    sound(other)
+
+
+def test_new_keys_keep_away_from_what_is_being_clustered() -> None:
+    target = make(index="simple", properties=KEPT)
+    target.bulk_insert(table(row("a"), row("b")))
+    target.bulk_insert(table(row("c"), row("d")), options={"hoodie.parquet.small.file.limit": "0"})
+    planned = target.services.plan_clustering()
+    assert planned
+    target.upsert(table(row("e"), row("f")))
+    assert len(slices(target)) == 3
+    target.services.run(planned)
+    assert sorted(target.scan().to_arrow().column("id").to_pylist()) == list("abcdef")
+    assert len(slices(target)) == 2
+
+
+def test_slices_of_other_plans_stay() -> None:
+    target = filled("v10-lsm")
+    target.services.plan_compaction()
+    found = target.services.explain_clustering()
+    taken = {piece.file_group for group in found.groups for piece in group}
+    with_logs = {piece.file_group for piece in slices(target) if piece.log_files}
+    assert with_logs
+    assert not taken & with_logs
+    assert "the compaction" in found.explain()
+    before = rows_of(target.scan())
+    target.services.cluster()
+    target.services.compact()
+    assert rows_of(target.scan()) == before
+    sound(target)
+
+
+def test_a_compaction_leaves_what_is_being_clustered() -> None:
+    target = filled("v10-lsm")
+    planned = target.services.plan_clustering()
+    assert planned
+    assert not target.services.plan_compaction()
+    assert "being clustered" in target.services.explain_compaction().explain()
+    assert not target.services.plan_clustering(), "nor does another clustering take it"
+
+
+def test_a_key_in_two_file_groups_stays_there_twice() -> None:
+    target = new("v10-lsm", partition_by=None)
+    for turn in range(3):
+        rows = [{**row(f"k{i}", turn, v=turn), "_hoodie_is_deleted": False} for i in range(turn, 6)]
+        target.bulk_insert(table(*rows, schema=MARKED))
+    before = rows_of(target.scan())
+    assert len(before) == 6 + 5 + 4
+    target.services.cluster()
+    assert rows_of(target.scan()) == before
+    assert sorted(len(column(target, piece, "id")) for piece in slices(target)) == [4, 5, 6]
+    assert {one.invariant for one in target.check() if one.severity is Severity.ERROR} == {"a key is in one file group"}
+
+
+def test_memory_is_bounded_by_spilling() -> None:
+    target = filled("v10-default")
+    before = rows_of(target.scan())
+    target.services.cluster({SORT: "txt,v"}, memory="1MB")
+    assert rows_of(target.scan()) == before
+    for piece in slices(target):
+        pairs = list(zip(column(target, piece, "txt"), column(target, piece, "v"), strict=True))
+        assert pairs == sorted(pairs, key=lambda pair: (pair[0] is not None, pair[0] or "", pair[1]))
+
+
+# ---------------------------------------------------------------------- what is refused
+@pytest.mark.parametrize(
+    ("settings", "options", "reason"),
+    [
+        ({"index": "bucket"}, {}, "the bucket of a row follows from its key"),
+        ({"index": "consistent_bucket"}, {}, "split and merge buckets"),
+        ({"index": "simple"}, {SORT: "v"}, "sorted by record key, not by v"),
+        ({"index": "simple"}, {SORT: "id,v", CURVE: "hilbert"}, "hilbert of id, v"),
+        ({"index": "simple", "layout": "default"}, {SORT: "nope"}, "no column 'nope'"),
+        ({"index": "simple", "layout": "default"}, {CURVE: "z-order"}, "needs columns"),
+    ],
+)
+def test_refused_with_the_reason(settings: dict[str, Any], options: dict[str, str], reason: str) -> None:
+    target = make(**settings)
+    target.bulk_insert(table(row("a"), row("b")))
+    for call in (target.services.cluster, target.services.plan_clustering, target.services.explain_clustering):
+        with pytest.raises(InvalidRequest, match=reason):
+            call(options)
+    assert not client_of(target).timeline.pending.instants
+
+
+def test_key_order_by_name_is_fine_in_the_lsm_layout() -> None:
+    target = filled("v10-lsm")
+    assert target.services.cluster({SORT: "id"})
+
+
+# ---------------------------------------------------------------------- what a plan takes
+def test_partitions_by_age_and_name() -> None:
+    days = [f"2026-11-{day:02d}" for day in range(1, 11)]
+
+    def chosen(**more: Any) -> list[str]:
+        return chosen_partitions(days, ClusteringOptions(**more))
+
+    assert chosen() == days
+    recent = ClusteringOptions.from_properties(
+        {
+            "hoodie.clustering.plan.partition.filter.mode": "RECENT_DAYS",
+            "hoodie.clustering.plan.strategy.daybased.lookback.partitions": "3",
+            "hoodie.clustering.plan.strategy.daybased.skipfromlatest.partitions": "1",
+        }
+    )
+    assert chosen_partitions(days, recent) == ["2026-11-09", "2026-11-08", "2026-11-07"]
+    named = ClusteringOptions.from_properties(
+        {
+            "hoodie.clustering.plan.partition.filter.mode": "SELECTED_PARTITIONS",
+            "hoodie.clustering.plan.strategy.cluster.begin.partition": "2026-11-03",
+            "hoodie.clustering.plan.strategy.cluster.end.partition": "2026-11-05",
+        }
+    )
+    assert chosen_partitions(days, named) == days[2:5]
+    assert chosen(partition_pattern=".*-1.") == ["2026-11-10"]
+    assert chosen(partitions=("2026-11-02",)) == ["2026-11-02"]
+
+
+def test_sizes_and_numbers_of_groups() -> None:
+    target = filled("v9-cow")
+    found = slices(target)
+    each = max(piece.size for piece in found)
+    assert [len(group) for group in pack(found, 2 * each)] == [2] * (len(found) // 2)
+    assert not target.services.explain_clustering({"hoodie.clustering.plan.strategy.small.file.limit": "1"}).groups
+    one = target.services.explain_clustering({"hoodie.clustering.plan.strategy.max.num.groups": "1"})
+    assert len(one.groups) == 1
+    assert "this plan is full" in one.explain()
+    pairs = target.services.explain_clustering({GROUP: str(2 * each)})
+    assert len(pairs.groups) > 2
+    assert "group 0, with" in pairs.explain()
+
+
+def test_neighbouring_keys_go_together_in_the_lsm_layout() -> None:
+    target = make(index="simple", partition_by=None, properties=APART)
+    for turn in (3, 0, 2, 1):
+        target.bulk_insert(table(*(row(f"k{turn}{i}") for i in range(5))))
+    each = max(piece.size for piece in slices(target))
+    target.services.cluster({GROUP: str(2 * each + 10)})
+    found = sorted(column(target, piece, "id") for piece in slices(target))
+    assert [(ids[0], ids[-1]) for ids in found] == [("k00", "k14"), ("k20", "k34")]
+
+
+def test_due_after_so_many_writes() -> None:
+    target = filled("v10-lsm")
+    assert target.services.cluster(force=False)
+    put(target, row("k000", 9, "a"))
+    assert target.services.cluster(force=False) == ()
+    assert target.services.cluster({"hoodie.clustering.inline.max.commits": "1"}, force=False)
