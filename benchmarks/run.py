@@ -1,6 +1,8 @@
 """`make bench`: named workloads, each a list of ratios against a floor or a peer in the same run.
 
 python -m benchmarks.run [WORKLOAD...] [--small]
+
+Workloads that need Java and other engines run only when they are named.
 """
 
 from __future__ import annotations
@@ -11,18 +13,22 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import history, read_merge
+from benchmarks import history, read_merge, spark_peers
 
 Claims = list[tuple[str, float, float]]
 WORKLOADS: dict[str, Callable[[bool], Claims]] = {
     "history": lambda small: history.run((1_000, 10_000) if small else (1_000, 10_000, 100_000)),
     "read_merge": lambda small: read_merge.run(200_000, 10_000, 3) if small else read_merge.run(),
+    "spark": lambda small: spark_peers.run(200_000, 1) if small else spark_peers.run(),
 }
+ONLY_BY_NAME = {"spark"}
 
 
 def main(arguments: list[str]) -> int:
     small = "--small" in arguments
-    names = [name for name in arguments if not name.startswith("--")] or list(WORKLOADS)
+    names = [name for name in arguments if not name.startswith("--")] or [
+        name for name in WORKLOADS if name not in ONLY_BY_NAME
+    ]
     unknown = set(names) - set(WORKLOADS)
     if unknown:
         print(f"no workload {', '.join(sorted(unknown))}; there are {', '.join(WORKLOADS)}")

@@ -15,6 +15,7 @@ import json
 import os
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -37,18 +38,19 @@ SAME_FOR_ALL = {
     "spark.ui.showConsoleProgress": "false",
 }
 MERGE = (
-    "merge into {table} t using {rows} s on t.id = s.id and t.region = s.region "
+    "merge into {table} t using incoming s on t.id = s.id and t.region = s.region "
     "when matched then update set * when not matched then insert *"
 )
 """No condition on `ts`: batches come in order, and without it Delta and Iceberg have less to do."""
 
 
-class Engine:
+class Engine(ABC):
     """What a table format has to do here; `name` is a table's name below the engine's home."""
 
     settings: Mapping[str, str] = {}
     options: Mapping[str, str] = {}
     version = ""
+    in_sql = ""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -59,22 +61,20 @@ class Engine:
 
         return SparkSession.getActiveSession()
 
+    @abstractmethod
     def fill(self, name: str, rows: Any) -> None:
-        raise NotImplementedError
+        """Make a table of these rows."""
 
     def upsert(self, name: str, rows: Any) -> None:
-        """By SQL, for those that have it."""
         rows.createOrReplaceTempView("incoming")
-        self.session.sql(MERGE.format(table=self.sql_name(name), rows="incoming"))
-
-    def sql_name(self, name: str) -> str:
-        raise NotImplementedError
+        self.session.sql(MERGE.format(table=self.in_sql.format(home=self.home, name=name)))
 
     def read(self, name: str, columns: list[str]) -> Any:
-        return self.session.table(self.sql_name(name)).select(*columns)
+        return self.session.table(self.in_sql.format(home=self.home, name=name)).select(*columns)
 
     def forget(self) -> None:
-        """Drop what was kept for the next query, where that would be the answer to half of it."""
+        """Drop what an earlier query left for the next one, where that is half the work."""
+        self.session.catalog.clearCache()
 
 
 class Lakebed(Engine):
@@ -86,21 +86,12 @@ class Lakebed(Engine):
         super().__init__(home)
         self.lakebed = lakebed
         self.version = f"lakebed {lakebed.__version__}"
-        self.options = {"log_format": log_format, "index": "bucket", "num_buckets": str(BUCKETS)}
-        self.log_format = log_format
+        shape = {"record_key": "id", "partition_by": "region", "ordering": "ts", "index": "bucket"}
+        self.shape: dict[str, Any] = {**shape, "num_buckets": BUCKETS, "log_format": log_format}
+        self.options = {key: str(value) for key, value in self.shape.items()}
 
     def fill(self, name: str, rows: Any) -> None:
-        table = self.lakebed.create(
-            self.home / name,
-            rows.schema,
-            record_key="id",
-            partition_by="region",
-            ordering="ts",
-            index="bucket",
-            num_buckets=BUCKETS,
-            log_format=self.log_format,
-        )
-        table.bulk_insert(rows)
+        self.lakebed.create(self.home / name, rows.schema, **self.shape).bulk_insert(rows)
 
     def upsert(self, name: str, rows: Any) -> None:
         self.lakebed.open(self.home / name).upsert(rows)
@@ -153,12 +144,13 @@ class Hudi(Engine):
         rows.write.format("hudi").options(**options).mode(mode).save(str(self.home / name))
 
     def read(self, name: str, columns: list[str]) -> Any:
-        reader = self.session.read.format("hudi").options(**self.metadata)
-        return reader.load(str(self.home / name)).select(*columns)
+        return self.session.read.format("hudi").options(**self.metadata).load(str(self.home / name)).select(*columns)
 
 
 class Iceberg(Engine):
     """Iceberg merge-on-read in a catalog of folders."""
+
+    in_sql = "ice.b.{name}"
 
     def __init__(self, home: Path, bundle: str) -> None:
         super().__init__(home)
@@ -169,9 +161,8 @@ class Iceberg(Engine):
             "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.ice.type": "hadoop",
             "spark.sql.catalog.ice.warehouse": str(home),
-        }
-        zstd = {"write.parquet.compression-codec": "zstd"}
-        self.options = {"format-version": "2", "write.merge.mode": "merge-on-read", **zstd}
+        }  # zstd is its default
+        self.options = {"format-version": "2", "write.merge.mode": "merge-on-read"}
 
     def fill(self, name: str, rows: Any) -> None:
         options = ", ".join(f"'{key}' = '{value}'" for key, value in self.options.items())
@@ -181,12 +172,11 @@ class Iceberg(Engine):
             "as select * from incoming"
         )
 
-    def sql_name(self, name: str) -> str:
-        return f"ice.b.{name}"
-
 
 class Delta(Engine):
-    """Delta with deletion vectors."""
+    """Delta with deletion vectors; its log, like everything else, is not cut into more tasks than the cores take."""
+
+    in_sql = "delta.`{home}/{name}`"
 
     def __init__(self, home: Path, bundle: str) -> None:
         super().__init__(home)
@@ -195,14 +185,12 @@ class Delta(Engine):
             "spark.jars.packages": bundle,
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.databricks.delta.snapshotPartitions": str(CORES),
         }
         self.options = {"delta.enableDeletionVectors": "true"}
 
     def fill(self, name: str, rows: Any) -> None:
         rows.write.format("delta").partitionBy("region").options(**self.options).save(str(self.home / name))
-
-    def sql_name(self, name: str) -> str:
-        return f"delta.`{self.home / name}`"
 
 
 def engine_named(name: str, home: Path, bundle: str) -> Engine:
@@ -264,8 +252,7 @@ def ask(engine: Engine, name: str, query: Mapping[str, list[str]]) -> list[int]:
 def work(engine: Engine, session: Any, job: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """The workload; the answers of all reads must agree with each other."""
     data = Path(job["data"])
-    base = session.read.parquet(str(data / "base.parquet"))
-    clock("bulk insert", partial(engine.fill, "orders", base))
+    clock("bulk insert", partial(engine.fill, "orders", session.read.parquet(str(data / "base.parquet"))))
     for number in range(1, job["upserts"] + 1):
         batch = session.read.parquet(str(data / f"upsert_{number}.parquet"))
         clock("upsert", partial(engine.upsert, "orders", batch))
@@ -288,7 +275,7 @@ def main(job: dict[str, Any]) -> None:
     home = Path(job["home"])
     engine = engine_named(job["engine"], home, job.get("bundle", ""))
     settings = {**SAME_FOR_ALL, "spark.driver.memory": job["memory"], "spark.local.dir": str(home / "local")}
-    builder: Any = SparkSession.builder.master(f"local[{CORES}]").appName(f"benchmark {job['engine']}")
+    builder: Any = SparkSession.builder.master(f"local[{CORES}]")
     for key, value in {**settings, "spark.sql.warehouse.dir": str(home / "warehouse"), **engine.settings}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

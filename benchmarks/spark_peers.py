@@ -15,6 +15,7 @@ what changes on the machine meanwhile meets them all. Answers are compared befor
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -119,8 +120,9 @@ def in_child(name: str, python: str, home: Path, data: Path, upserts: int) -> Me
         try:
             out, _ = child.communicate(timeout=CHILD_SECONDS)
         finally:
-            if child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):  # the JVM and its Python workers, should any be left
                 os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
         if child.returncode:
             log.seek(0)
             raise RuntimeError(f"{name} failed: {log.read()[-3000:]}")

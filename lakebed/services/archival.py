@@ -73,9 +73,10 @@ def _data_files(client: MetaClient) -> Files:
 def _unnamed(client: MetaClient, chosen: Round, files: Files) -> Iterator[str]:
     """Files that would begin to count when their begin leaves the active timeline, and no commit names them."""
     commits = TimelineCommits(client)
+    reported = {info.path for infos in commits.written().values() for info in infos}  # tables of old append to old logs
     for file in (file for group in files.values() for file in group):
         begin = file.instant_time
-        if comparable(begin) >= chosen.start or client.is_before_timeline(begin):
+        if file.path in reported or comparable(begin) >= chosen.start or client.is_before_timeline(begin):
             continue
         if client.timeline.completed_write(begin) is not None:
             if not commits.is_named(file):

@@ -32,7 +32,7 @@ from lakebed.format.names import MarkerType
 from lakebed.merge.file_group_reader import LSM_TREE, FileGroupReader, ReadSplit, merge_share
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import Run
-from lakebed.merge.sorted_merge import open_sources, work_share
+from lakebed.merge.sorted_merge import RUN_OVERHEAD, SMALLEST_WINDOW, open_sources, work_share
 from lakebed.merge.spill import Spill, mixed_batch
 from lakebed.merge.vectors import Ints, bool_array, truths
 from lakebed.merge.window import RunFacts
@@ -212,24 +212,21 @@ class _Rewriting:
     def _by_key(self, task: _Task) -> Iterator[pa.RecordBatch]:
         """All rows by record key, from all slices at once."""
         reader = self.reader.with_share(len(task.slices))
-        runs = [
-            Run(
-                age,
-                is_sorted=self._is_sorted(piece),
-                open=partial(_rows, reader, piece),
-                label=piece.base_file.path if piece.base_file else str(piece.file_group),
-            )
-            for age, piece in enumerate(task.slices, 1)
-        ]
+        runs = [self._run(reader, age, piece) for age, piece in enumerate(task.slices, 1)]
         memory = merge_share(2 * self.memory, len(runs))
+        at_once = max(2, self.memory // RUN_OVERHEAD)
+        if len(runs) > at_once:
+            memory = min(memory, 2 * SMALLEST_WINDOW * (at_once + 1))  # more than so many are merged in passes
         return _merged(runs, MergeRule(key=RECORD_KEY), self.reader.schema, memory)
 
-    def _is_sorted(self, piece: FileSlice) -> bool:
-        """A base file without the mark may repeat keys, also below logs."""
-        if piece.base_file is None:
-            return True
-        with open_base_file(self.reader.storage, piece.base_file) as source:
-            return bool(source.is_sorted)
+    def _run(self, reader: FileGroupReader, age: int, piece: FileSlice) -> Run:
+        """A slice as one run of a merge by key. A base file without the mark may repeat keys, also below logs."""
+        opened, base = partial(_rows, reader, piece), piece.base_file
+        if base is None:
+            return Run(age, is_sorted=True, open=opened, label=str(piece.file_group))
+        with open_base_file(reader.storage, base) as source:
+            is_sorted, row_bytes = source.is_sorted, source.row_bytes(reader.schema.names)
+        return Run(age, is_sorted, opened, row_bytes=row_bytes, label=base.path)
 
     def open_output(self, task: _Task, stem: str, layer: int, is_sorted: bool, number: int) -> BaseFileWriter:
         group = FileGroupId(task.partition_path, f"{stem}-{number}")

@@ -41,6 +41,7 @@ from lakebed.txn.transaction import Transaction
 from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import DECENT_SHARE, LEAST_SHARE, SCHEMA_KEY, table_schema_json
 from lakebed.write.marked import marking
+from lakebed.write.writable import carried_schema
 
 __all__ = ["full_plan", "run_compaction"]
 
@@ -81,7 +82,8 @@ def run_compaction(
             group = FileGroupId(stat.partition_path, stat.file_id)
             if kinds[group] == FULL or group not in overtaken:
                 by_partition[stat.partition_path] = (*by_partition.get(stat.partition_path, ()), stat)
-        extra = {SCHEMA_KEY: table_schema_json(merging.reader.shape.schema, txn.snapshot.config.name)}
+        schema_json = table_schema_json(merging.reader.shape.schema, txn.snapshot.config.name)
+        extra = {**carried_schema(txn.snapshot), SCHEMA_KEY: schema_json}
         return txn.commit(CommitMetadata(operation, by_partition, extra, compacted=True))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 
+from lakebed.config.clustering_options import ClusteringOptions
 from lakebed.config.compaction_options import CompactionOptions, Strategy
 from lakebed.config.upkeep_options import ArchiveOptions, CleanOptions, TtlOptions
 from lakebed.errors import LakebedError
@@ -20,6 +21,7 @@ from lakebed.services.services import Services
 def after_write(services: Services) -> None:
     """Whatever is due now that a write is done."""
     _merge_logs(services)
+    _cluster(services)
     _tidy(services)
 
 
@@ -44,6 +46,17 @@ def _compact(services: Services, options: CompactionOptions) -> None:
         services.compact(Strategy.LOG)
     elif options.log_enabled:
         services.plan_compaction(Strategy.LOG)
+
+
+def _cluster(services: Services) -> None:
+    try:
+        options = ClusteringOptions.from_properties({**services.client.config.properties, **services.properties})
+        if options.inline:
+            services.cluster(force=False)
+        elif options.schedule_inline:
+            services.plan_clustering(force=False)
+    except LakebedError as error:
+        warnings.warn(f"the write is done, but not the clustering after it: {error}", UserWarning, stacklevel=4)
 
 
 def _tidy(services: Services) -> None:

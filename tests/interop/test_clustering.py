@@ -1,4 +1,4 @@
-"""Clustering across the two: real Hudi reads what lakebed clustered and goes on writing; plans of one run by the other."""
+"""Clustering across the two: plans of one run by the other, and files ordered by lakebed read by real Hudi."""
 
 from __future__ import annotations
 

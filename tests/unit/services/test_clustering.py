@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import json
 import pathlib
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import lakebed
+from lakebed.cli.main import app
 from lakebed.config.clustering_options import ClusteringOptions
 from lakebed.errors import ConflictError, InvalidRequest
 from lakebed.model.actions import CommitMetadata, RequestedReplace
@@ -25,6 +29,7 @@ from lakebed.txn.control import Control
 from tests.conftest import expected
 from tests.unit.services.clustering_cases import APART, KINDS, filled, new
 from tests.unit.services.compaction_cases import (
+    EASY,
     KEPT,
     MARKED,
     answers,
@@ -35,7 +40,7 @@ from tests.unit.services.compaction_cases import (
     slices,
     sound,
 )
-from tests.unit.write.tables import make, row, table
+from tests.unit.write.tables import SCHEMA, make, row, table
 
 SORT = "hoodie.clustering.plan.strategy.sort.columns"
 TARGET = "hoodie.clustering.plan.strategy.target.file.max.bytes"
@@ -230,6 +235,35 @@ def test_memory_is_bounded_by_spilling() -> None:
         assert pairs == sorted(pairs, key=lambda pair: (pair[0] is not None, pair[0] or "", pair[1]))
 
 
+@pytest.mark.parametrize("kind", ["v10-lsm", "v9-default"])
+def test_any_mix_of_writes_and_services(kind: str) -> None:
+    chance = random.Random(kind)
+    target = new(kind, partition_by=None, ordering=None)
+    model: dict[str, tuple[Any, ...]] = {}
+    known: dict[str, list[str]] = {}
+    for step in range(16):
+        what = chance.choice(["put", "put", "delete", "cluster", "compact", "log"])
+        if what == "put":
+            some = [row(f"k{n}", step, v=step) for n in chance.sample(range(20), 6)]
+            put(target, *some)
+            model |= {one["id"]: (one["id"], step) for one in some}
+        elif what == "delete" and model:
+            gone = chance.sample(sorted(model), min(3, len(model)))
+            target.delete(keys=gone)
+            model = {key: one for key, one in model.items() if key not in gone}
+        elif what == "cluster":
+            target.services.cluster({} if kind == "v10-lsm" else {SORT: chance.choice(["v", "id"])})
+        elif what in ("compact", "log"):
+            target.services.compact("full" if what == "compact" else "log", EASY)
+        assert sorted(zip(*target.scan().select("id", "v").to_arrow().to_pydict().values(), strict=True)) == sorted(
+            model.values()
+        ), (step, what)
+        known |= {instants_of(target)[-1]: rows_of(target.scan())} if instants_of(target) else {}
+    for instant, rows in known.items():
+        assert rows_of(target.scan(as_of=instant)) == rows, instant
+    sound(target)
+
+
 # ---------------------------------------------------------------------- what is refused
 @pytest.mark.parametrize(
     ("settings", "options", "reason"),
@@ -314,3 +348,40 @@ def test_due_after_so_many_writes() -> None:
     put(target, row("k000", 9, "a"))
     assert target.services.cluster(force=False) == ()
     assert target.services.cluster({"hoodie.clustering.inline.max.commits": "1"}, force=False)
+
+
+def test_after_a_write_where_the_options_say_so() -> None:
+    after = {"hoodie.clustering.inline": "true", "hoodie.clustering.inline.max.commits": "3"}
+    target = make(index="simple", partition_by=None, properties=APART | after)
+    for turn in range(3):
+        target.bulk_insert(table(row(f"k{turn}")))
+    assert len(slices(target)) == 1
+    planning = {"hoodie.clustering.schedule.inline": "true", "hoodie.clustering.inline.max.commits": "2"}
+    target = make(index="simple", partition_by=None, properties=APART | planning)
+    for turn in range(2):
+        target.bulk_insert(table(row(f"k{turn}")))
+    assert len(target.services.pending_clusterings()) == 1
+    bucket = make(properties=APART | after | {"hoodie.clustering.inline.max.commits": "1"})
+    with pytest.warns(UserWarning, match="but not the clustering after it: .*bucket"):
+        bucket.upsert(table(row("k")))
+    assert len(bucket.scan().to_arrow()) == 1
+
+
+def test_from_the_shell(tmp_path: pathlib.Path) -> None:
+    target = lakebed.create(tmp_path / "t", SCHEMA, record_key="id", index="simple", properties=APART)
+    for turn in range(3):
+        target.bulk_insert(table(row(f"k{turn}")))
+    shell, path = CliRunner(), str(tmp_path / "t")
+    told = shell.invoke(app, ["cluster", path, "--dry-run"])
+    assert told.exit_code == 0
+    assert told.output.count("group 0, with 2 others") == 3
+    assert len(slices(target)) == 3
+    assert "planned as" in shell.invoke(app, ["cluster", path, "--plan-only"]).output
+    done = shell.invoke(app, ["services", path, "--once", "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["completed"]
+    assert len(slices(target)) == 1
+    assert "nothing to cluster" in shell.invoke(app, ["cluster", path]).output
+    refused = shell.invoke(app, ["cluster", path, "--sort", "v"])
+    assert isinstance(refused.exception, InvalidRequest)
+    assert isinstance(shell.invoke(app, ["services", path]).exception, InvalidRequest)
