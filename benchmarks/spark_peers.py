@@ -220,6 +220,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--jobs", action="store_true", help="show the Spark jobs of every step")
     parser.add_argument("--keep", type=Path, help="where to leave all that was measured, as JSON")
     given = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # not without ending the child and removing its files
     found = compare(given.engines.split(","), given.rows, given.rounds)
     if given.keep:
         given.keep.write_text(json.dumps(found, indent=1))

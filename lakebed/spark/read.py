@@ -32,7 +32,7 @@ from lakebed.spark.files import case_sensitive, spark_location, why_unreadable
 from lakebed.spark.routes import SparkRoutes, routes
 from lakebed.spark.runner import task_frame
 from lakebed.spark.types import arrow_schema, conform, spark_schema
-from lakebed.spark.udf import column_of
+from lakebed.spark.udf import column_of, quoted
 from lakebed.spark.vectors import SliceVectors, find_vectors
 
 FILE = "_lakebed_file"
@@ -152,26 +152,29 @@ def _alive(spark: SparkSession, files: DataFrame, vectors: Sequence[FileVector])
 
 def _select(files: DataFrame, plan: Plan) -> DataFrame:
     reader = plan.reader
-    files = files.select([_unpushed(item) for item in reader.shape.schema])
+    hidden = {item.name: column for item in reader.shape.schema if (column := _unpushed(item)) is not None}
+    if hidden:
+        files = files.withColumns(hidden)
     if reader.commits is not None:
         files = files.where(F.col(COMMIT_TIME).isin(sorted(reader.commits)))
     if reader.predicate is not None:
         files = where(files, reader.predicate, reader.shape.schema)
-    return files.select([column_of((name,)) for name in plan.schema.names])
+    return files.select(*(quoted((name,)) for name in plan.schema.names))
 
 
-def _unpushed(item: pa.Field) -> Column:
+def _unpushed(item: pa.Field) -> Column | None:
     """The column, hidden from Spark's Parquet filters where it holds floating-point numbers.
 
     Bounds in a footer leave NaN out and dictionaries tell 0.0 from -0.0, while Spark takes NaN for the greatest number
-    and the zeros for equal: it would skip row groups that hold matches.
+    and the zeros for equal: it would skip row groups that hold matches. None where there is nothing to hide.
     """
-    column = column_of((item.name,))
     if pa.types.is_floating(item.type):
-        column = F.nanvl(column, column)
-    elif _has_floating_field(item.type):
-        column = F.when(column.isNotNull(), column)
-    return column.alias(item.name)
+        column = column_of((item.name,))
+        return F.nanvl(column, column)
+    if _has_floating_field(item.type):
+        column = column_of((item.name,))
+        return F.when(column.isNotNull(), column)
+    return None
 
 
 def _has_floating_field(kind: pa.DataType) -> bool:

@@ -32,4 +32,9 @@ def over_columns(function: Callable[[pa.RecordBatch], pa.Array], columns: pa.Sch
 
 def column_of(path: tuple[str, ...]) -> Column:
     """A column or a field of a struct, whatever characters its name has."""
-    return F.col(".".join(f"`{part.replace('`', '``')}`" for part in path))
+    return F.col(quoted(path))
+
+
+def quoted(path: tuple[str, ...]) -> str:
+    """The same as Spark writes it."""
+    return ".".join(f"`{part.replace('`', '``')}`" for part in path)
