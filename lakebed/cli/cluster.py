@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-from collections.abc import Sequence
 from threading import Event
 from typing import Annotated
 
 import typer
 
-from lakebed.cli.compact import progress_runner
+from lakebed.cli.compact import print_done, print_planned, progress_runner
 from lakebed.cli.output import console, errors, print_json
 from lakebed.cli.show import JsonOption, PathArgument
 from lakebed.cli.upkeep import SetOption, options_of
 from lakebed.errors import InvalidRequest
-from lakebed.model.instant import Instant
 from lakebed.services.clustering_plan import PlannedClustering
 from lakebed.services.watch import Outcome, Watcher
 from lakebed.table import open as open_table
@@ -45,7 +43,7 @@ def cluster(
         return
     with progress_runner() as runner:
         done = dataclasses.replace(table.services, runner=runner).cluster(options, memory, not if_due)
-    _print_done(done, as_json)
+    print_done(done, "nothing to cluster", as_json)
 
 
 def services(
@@ -111,19 +109,4 @@ def _print_plan(planned: PlannedClustering, as_json: bool) -> None:
         left = {str(group): reason for group, reason in (planned.left or {}).items()}
         print_json({"instants": [str(one) for one in planned.instants], "groups": groups, "left": left})
         return
-    console.print(planned.explain(), markup=False, highlight=False)
-    for instant in planned.instants:
-        console.print(f"planned as {instant.requested_time}.{instant.action}", highlight=False)
-
-
-def _print_done(done: Sequence[Instant], as_json: bool) -> None:
-    if as_json:
-        print_json(
-            [{"instant": one.requested_time, "action": one.action, "completed": one.completion_time} for one in done]
-        )
-    elif not done:
-        console.print("nothing to cluster")
-    for instant in () if as_json else done:
-        console.print(
-            f"{instant.requested_time} {instant.action}, completed {instant.completion_time}", highlight=False
-        )
+    print_planned(planned.explain(), planned.instants)

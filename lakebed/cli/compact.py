@@ -44,7 +44,7 @@ def compact(
     with progress_runner() as runner:
         services = dataclasses.replace(table.services, runner=runner)
         done = services.compact(strategy, options, memory, not if_due)
-    _print_done(done, as_json)
+    print_done(done, "nothing to compact", as_json)
 
 
 @contextmanager
@@ -78,18 +78,24 @@ def _print_plan(planned: PlannedCompaction, as_json: bool) -> None:
             rows.append(row)
         print_json({"instants": [str(one) for one in planned.instants], "decisions": rows})
         return
-    console.print(planned.explain(), markup=False, highlight=False)
-    for instant in planned.instants:
+    print_planned(planned.explain(), planned.instants)
+
+
+def print_planned(explained: str, instants: Sequence[Instant]) -> None:
+    """A plan with its reasons, and the names under which it was saved, if it was."""
+    console.print(explained, markup=False, highlight=False)
+    for instant in instants:
         console.print(f"planned as {instant.requested_time}.{instant.action}", highlight=False)
 
 
-def _print_done(done: Sequence[Instant], as_json: bool) -> None:
+def print_done(done: Sequence[Instant], nothing: str, as_json: bool) -> None:
+    """The plans that were run, or that there was none."""
     if as_json:
         print_json(
             [{"instant": one.requested_time, "action": one.action, "completed": one.completion_time} for one in done]
         )
     elif not done:
-        console.print("nothing to compact")
+        console.print(nothing)
     for instant in () if as_json else done:
         console.print(
             f"{instant.requested_time} {instant.action}, completed {instant.completion_time}", highlight=False

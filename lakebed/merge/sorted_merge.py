@@ -11,7 +11,7 @@ are merged into one in a pass of their own; nothing is folded there, so the answ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -99,8 +99,17 @@ def open_sources(
     while at < len(numbered):
         number, run = numbered[at]
         if run.is_sorted:
-            plan = _Plan(number, run.open, run.row_bytes, trusted=True, unique=True, name=run.name)
-            plans.append(replace(plan, group_rows=run.group_rows))
+            plans.append(
+                _Plan(
+                    number,
+                    run.open,
+                    run.row_bytes,
+                    trusted=True,
+                    unique=True,
+                    name=run.name,
+                    group_rows=run.group_rows,
+                )
+            )
             at += 1
             continue
         end = at  # neighbouring unsorted runs are sorted together, the base on its own: its rows are many

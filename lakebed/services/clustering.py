@@ -44,14 +44,14 @@ from lakebed.model.instant import Action, Instant
 from lakebed.model.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, without_meta_fields
 from lakebed.model.schema import OPERATION as OPERATION_FIELD
 from lakebed.read.shape import table_shape
-from lakebed.runner import LocalRunner, Runner
+from lakebed.runner import Runner
 from lakebed.services.clustering_order import RowOrdering, with_keys
 from lakebed.services.clustering_plan import CLUSTER, TARGET_SIZE, refuse_unclusterable
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
 from lakebed.view.file_system_view import FileSystemView
-from lakebed.write.job import DECENT_SHARE, LEAST_SHARE, SCHEMA_KEY, table_schema_json
+from lakebed.write.job import LEAST_SHARE, SCHEMA_KEY, narrowed, table_schema_json
 from lakebed.write.marked import marking
 from lakebed.write.writable import carried_schema
 
@@ -78,8 +78,7 @@ def run_clustering(
         options = _options(body.clustering.strategy_params, properties)
         refuse_unclusterable(txn.snapshot, properties, options)
         tasks = _tasks(txn.snapshot, body.clustering.groups)
-        threads = _threads(runner, len(tasks), memory)
-        narrow = replace(runner, threads=threads) if isinstance(runner, LocalRunner) else runner
+        narrow, threads = narrowed(runner, len(tasks), memory)
         rewriting = _rewriting(txn, options, properties, memory // threads)
         stats: dict[str, tuple[WriteStat, ...]] = {}
         for found in narrow.map(rewriting.run, tasks, label="cluster"):
@@ -127,11 +126,6 @@ def _tasks(snapshot: MetaClient, groups: tuple[ClusteringGroup, ...]) -> list[_T
         if slices and len(slices) == len(group.slices) and len(partitions) == 1:
             tasks.append(_Task(number, partitions.pop(), tuple(slices)))
     return tasks
-
-
-def _threads(runner: Runner, tasks: int, memory: int) -> int:
-    threads = getattr(runner, "threads", None) or os.cpu_count() or 1
-    return max(1, min(threads, tasks, memory // (2 * DECENT_SHARE)))
 
 
 def _rewriting(txn: Transaction, options: ClusteringOptions, properties: Mapping[str, str], memory: int) -> _Rewriting:

@@ -30,7 +30,7 @@ from lakebed.model.instant import Action, Instant
 from lakebed.model.schema import FILE_NAME, PARTITION_PATH, without_meta_fields
 from lakebed.model.schema import OPERATION as OPERATION_FIELD
 from lakebed.read.shape import table_shape
-from lakebed.runner import LocalRunner, Runner
+from lakebed.runner import Runner
 from lakebed.services.compaction_plan import full_plan
 from lakebed.services.compaction_strategy import FULL, LOG
 from lakebed.services.log_compaction import MergeLogs
@@ -39,7 +39,7 @@ from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
 from lakebed.view.file_system_view import FileSystemView
-from lakebed.write.job import DECENT_SHARE, LEAST_SHARE, SCHEMA_KEY, table_schema_json
+from lakebed.write.job import LEAST_SHARE, SCHEMA_KEY, narrowed, table_schema_json
 from lakebed.write.marked import marking
 from lakebed.write.writable import carried_schema
 
@@ -71,8 +71,7 @@ def run_compaction(
             _Task(number, operation.kind, files.slice_of(operation), files.logs_of(operation))
             for number, operation in enumerate(plan.operations)
         ]
-        threads = _threads(runner, len(tasks), memory)
-        narrow = replace(runner, threads=threads) if isinstance(runner, LocalRunner) else runner
+        narrow, threads = narrowed(runner, len(tasks), memory)
         merging = _merging(txn, options, memory // threads)
         found = [stat for stats in narrow.map(merging.run, tasks, label="compact") for stat in stats]
         kinds = {FileGroupId(one.partition_path, one.file_id): one.kind for one in plan.operations}
@@ -126,12 +125,6 @@ def _merging(txn: Transaction, options: WriteOptions | None, memory: int) -> _Me
         bloom_filter="BLOOM" in (config.index_type or ""),
         native_logs=config.version.has_native_logs,
     )
-
-
-def _threads(runner: Runner, tasks: int, memory: int) -> int:
-    """As many tasks at once as there are cores, groups, and decent shares of the memory."""
-    threads = getattr(runner, "threads", None) or os.cpu_count() or 1
-    return max(1, min(threads, tasks, memory // (2 * DECENT_SHARE)))
 
 
 class _Files:

@@ -106,10 +106,9 @@ def run_write(
             if request.reads or request.partial:
                 refuse_changed(client, txn, request, placed)
             refuse_pending_clustering(txn.snapshot, (piece.target.file_group for piece in placed))
-            threads = _threads(runner, len(placed), request.memory)
+            narrow, threads = narrowed(runner, len(placed), request.memory)
             context = write_context(txn, request, parallel=threads)
             tasks = [_Task(context, number, piece) for number, piece in enumerate(placed)]
-            narrow = replace(runner, threads=threads) if isinstance(runner, LocalRunner) else runner
             written = [file for files in narrow.map(_Task.run, tasks, label="write") for file in files]
             touched = {piece.target.file_group.partition_path for piece in placed}
             return commit(txn, request, written, replaced_groups(txn.snapshot, request, touched))
@@ -235,10 +234,11 @@ class _Task:
         return write_group(self.context, self.placed.target, self.placed.incoming, self.number, token)
 
 
-def _threads(runner: Runner, groups: int, memory: int) -> int:
-    """As many tasks at once as there are cores, groups, and decent shares of the memory."""
+def narrowed(runner: Runner, groups: int, memory: int) -> tuple[Runner, int]:
+    """The runner with as many tasks at once as there are cores, groups, and decent shares of the memory; how many."""
     threads = getattr(runner, "threads", None) or os.cpu_count() or 1
-    return max(1, min(threads, groups, memory // 2 // DECENT_SHARE))
+    threads = max(1, min(threads, groups, memory // 2 // DECENT_SHARE))
+    return (replace(runner, threads=threads) if isinstance(runner, LocalRunner) else runner), threads
 
 
 def _fitted(options: WriteOptions, share: int) -> WriteOptions:
