@@ -1,7 +1,7 @@
 """Measuring in a child process: CPU seconds of the best of several runs, and peak memory above the imports.
 
-Each measurement gets a fresh process pinned to one core, so that runs neither help nor disturb each other, and the peak
-counts what the work took, not what loading libraries took.
+Each measurement gets a fresh process pinned to one core (or to as many as asked for), so that runs neither help nor
+disturb each other, and the peak counts what the work took, not what loading libraries took.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ class Measured:
     result: Any
 
 
-def measure(work: Callable[..., Any], *args: Any, repeat: int = 5) -> Measured:
-    """Run `work(*args)` several times in a process of its own, on one core."""
+def measure(work: Callable[..., Any], *args: Any, repeat: int = 5, cores: int = 1) -> Measured:
+    """Run `work(*args)` several times in a process of its own, on one core unless told."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
-        return pool.apply(_child, (work, args, repeat))
+        return pool.apply(_child, (work, args, repeat, cores))
 
 
-def _child(work: Callable[..., Any], args: tuple[Any, ...], repeat: int) -> Measured:
+def _child(work: Callable[..., Any], args: tuple[Any, ...], repeat: int, cores: int) -> Measured:
     import pyarrow as pa
 
     import lakebed  # noqa: F401 - imports are not part of the measurement
 
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    pa.set_cpu_count(1)
+        os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[-cores:]))
+    pa.set_cpu_count(cores)
     start = _reset_peak()
     best_cpu = best_wall = float("inf")
     result: Any = None

@@ -101,9 +101,9 @@ class Lakebed(Engine):
 
     def forget(self) -> None:
         """Merge vectors that an earlier query made must not make the next "first" read a repeated one."""
-        from lakebed.spark import vectors
+        from lakebed.read.kept_vectors import KEPT
 
-        vectors._CACHE = vectors._Cache(vectors._KEPT_BYTES)
+        KEPT.clear()
 
 
 class Hudi(Engine):

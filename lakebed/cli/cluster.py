@@ -14,7 +14,7 @@ from lakebed.cli.output import console, errors, print_json
 from lakebed.cli.show import JsonOption, PathArgument
 from lakebed.cli.upkeep import SetOption, options_of
 from lakebed.errors import InvalidRequest
-from lakebed.services.clustering_plan import PlannedClustering
+from lakebed.services.clustering_choice import PlannedClustering
 from lakebed.services.watch import Outcome, Watcher
 from lakebed.table import open as open_table
 

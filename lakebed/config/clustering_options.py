@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lakebed.config.compaction_options import RATIO
 from lakebed.config.option import FLAG, NUMBER, SIZE, TEXT, WORDS, choice_of, option, read_options, to_properties
 from lakebed.errors import InvalidRequest
 
@@ -107,11 +108,40 @@ class ClusteringOptions:
         LAYOUT_STRATEGY, choice_of(Curve), Curve.LINEAR, "How several sort columns make one order."
     )
 
+    # --- buckets under consistent hashing, where clustering splits and merges them
+    max_buckets: int | None = option(
+        "hoodie.bucket.index.max.num.buckets",
+        NUMBER,
+        None,
+        "The most buckets of a partition under consistent hashing; without it, as many as a new partition gets.",
+    )
+    min_buckets: int | None = option(
+        "hoodie.bucket.index.min.num.buckets",
+        NUMBER,
+        None,
+        "The fewest buckets of a partition under consistent hashing; without it, as many as a new partition gets.",
+    )
+    split_threshold: float = option(
+        "hoodie.bucket.index.split.threshold",
+        RATIO,
+        2.0,
+        "A bucket is split when it takes more than `hoodie.parquet.max.file.size` times this.",
+    )
+    merge_threshold: float = option(
+        "hoodie.bucket.index.merge.threshold",
+        RATIO,
+        0.2,
+        "Neighbouring buckets are merged when each takes at most `hoodie.parquet.max.file.size` times this.",
+    )
+
     def __post_init__(self) -> None:
         if min(self.target_file_size, self.max_group_bytes, self.max_groups, self.max_commits) < 1:
             raise InvalidRequest("clustering needs sizes, groups and commits of at least one")
         if min(self.lookback, self.skip_latest) < 0:
             raise InvalidRequest("numbers of partitions are not negative")
+        bounds = [bound for bound in (self.min_buckets, self.max_buckets) if bound is not None]
+        if bounds != sorted(bounds) or min(bounds, default=1) < 1:
+            raise InvalidRequest("a partition has at least one bucket, and not more of them at least than at most")
         if self.curve is not Curve.LINEAR and not self.sort_columns:
             raise InvalidRequest(f"{LAYOUT_STRATEGY}={self.curve} needs columns", hint=f"Set {SORT_COLUMNS}.")
         try:

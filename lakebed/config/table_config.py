@@ -141,7 +141,10 @@ class TableConfig:
         _MERGE_PROPERTY + _UNAVAILABLE, TEXT, None, "The text that stands for an unchanged value.", (_UNAVAILABLE,)
     )
     populate_meta_fields: bool = option(
-        "hoodie.populate.meta.fields", FLAG, True, "Whether rows carry Hudi's five columns."
+        "hoodie.populate.meta.fields",
+        FLAG,
+        True,
+        "Whether rows carry Hudi's five columns; else keys are made from columns, and no row knows its commit.",
     )
     base_file_format: str = option(
         "hoodie.table.base.file.format", choice(_BASE_FORMATS), "parquet", "The format of base files."

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from lakebed.errors import InvalidRequest
 from lakebed.model.schema import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME
+from lakebed.model.schema_evolution import decoded
 
 _SAMPLE_ROWS = 4096
 _DISTINCT_SHARE = 1 / 3
@@ -106,7 +107,10 @@ def statistics_leaves(schema: pa.Schema) -> list[str]:
 
 
 def aligned(batch: pa.RecordBatch, schema: pa.Schema, fixed: dict[str, pa.Scalar], label: str) -> pa.RecordBatch:
-    """The batch in the shape of a file: its columns in order and of its types, `fixed` ones holding one value."""
+    """The batch in the shape of a file: its columns in order and of its types, `fixed` ones holding one value.
+
+    What comes behind a dictionary stays there.
+    """
     columns = []
     for field in schema:
         if field.name in fixed:
@@ -116,13 +120,14 @@ def aligned(batch: pa.RecordBatch, schema: pa.Schema, fixed: dict[str, pa.Scalar
         if place < 0:
             raise InvalidRequest(f"rows have no column {field.name!r}", file=label)
         column = _cast(batch.column(place), field, label)
-        columns.append(_folded(column) if field.name == COMMIT_TIME else column)
+        is_folded = pa.types.is_dictionary(column.type)
+        columns.append(_folded(column) if field.name == COMMIT_TIME and not is_folded else column)
     fields = [field.with_type(column.type) for field, column in zip(schema, columns, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 def _cast(array: pa.Array, field: pa.Field, label: str) -> pa.Array:
-    if array.type != field.type:
+    if _plain(array.type) != field.type:
         try:
             array = array.cast(field.type)
         except pa.ArrowException as error:
@@ -133,13 +138,15 @@ def _cast(array: pa.Array, field: pa.Field, label: str) -> pa.Array:
     return array
 
 
-def _constant(value: pa.Scalar, count: int) -> pa.DictionaryArray:
+def _constant(value: pa.Scalar, count: int) -> pa.Array:
     """One value in every row, as a dictionary: Parquet takes it over without hashing the same text again and again."""
+    if not value.is_valid:
+        return pa.nulls(count, value.type)
     places = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(np.zeros(count, dtype=np.int32))])
     return pa.DictionaryArray.from_arrays(places, pa.array([value.as_py()], value.type))
 
 
-def _folded(texts: pa.Array) -> pa.DictionaryArray:
+def _folded(texts: pa.Array) -> pa.Array:
     """Texts as a dictionary; where all are the same, which one comparison of the bytes tells, without hashing."""
     count = len(texts)
     if count and not texts.null_count:
@@ -151,6 +158,44 @@ def _folded(texts: pa.Array) -> pa.DictionaryArray:
             if bool((data[width:] == data[:-width]).all()):
                 return _constant(texts[0], count)
     return texts.dictionary_encode()
+
+
+def alike(batches: Sequence[pa.RecordBatch], schema: pa.Schema | None) -> pa.Table:
+    """Batches as the table of a row group: a column lies behind a dictionary if `schema` says so, or where all do."""
+    columns = []
+    for position in range(batches[0].num_columns):
+        parts = [batch.column(position) for batch in batches]
+        stays = all(pa.types.is_dictionary(part.type) for part in parts)
+        if pa.types.is_dictionary(schema.field(position).type) if schema is not None else stays:
+            coded = [part if pa.types.is_dictionary(part.type) else part.dictionary_encode() for part in parts]
+            columns.append(_only_used(pa.chunked_array(coded).unify_dictionaries()))
+        else:
+            columns.append(pa.chunked_array([decoded(part) for part in parts]))
+    first = batches[0].schema
+    fields = [field.with_type(column.type) for field, column in zip(first, columns, strict=True)]
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _only_used(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Without the values that no row has: they may be what was deleted, and a file must not keep that.
+
+    Dictionaries of a foreign file may hold a value twice, which Arrow's Parquet writer would mix up.
+    """
+    values = column.chunk(0).dictionary
+    if values.null_count or len(values.unique()) < len(values):
+        return pa.chunked_array([decoded(chunk) for chunk in column.chunks]).dictionary_encode()
+    used = np.zeros(len(values), np.bool_)
+    for chunk in column.chunks:
+        places = chunk.indices.drop_null()
+        used[np.frombuffer(places.buffers()[1], np.int32, len(places), 4 * places.offset)] = True
+    if used.all():
+        return column
+    kept = np.flatnonzero(used)
+    shorter = values.take(pa.Array.from_buffers(pa.int64(), len(kept), [None, pa.py_buffer(kept)]))
+    numbers = (np.cumsum(used) - 1).astype(np.int32)
+    renumbered = pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)])
+    parts = [pa.DictionaryArray.from_arrays(renumbered.take(chunk.indices), shorter) for chunk in column.chunks]
+    return pa.chunked_array(parts)
 
 
 # --- after writing ----------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from lakebed.datafile.column_encoding import aligned
 from lakebed.datafile.key_bounds import KeyBounds
-from lakebed.datafile.writers import FileSchema, WriteTarget, WrittenFile, place_columns
+from lakebed.datafile.writers import UNFILLED, FileSchema, WriteTarget, WrittenFile, key_column, place_columns
 from lakebed.errors import InvalidRequest
 from lakebed.format.block_content import delete_schema
 from lakebed.format.log_block import Header
@@ -44,6 +44,8 @@ class LogSpec:
     compacted_times: tuple[str, ...] = ()
     positions_base: str | None = None
     has_earlier_deletes: bool = False
+    populate_meta_fields: bool = True
+    """Whether rows keep their meta columns in the log; where not, they still come with their key."""
 
     def header(self, instant_time: str, positions: str | None = None) -> dict[Header, str]:
         """The header entries that data and deletes share; positions and the base file they count go together."""
@@ -84,7 +86,8 @@ class LogInput:
     def __init__(self, spec: LogSpec, target: WriteTarget, label: str) -> None:
         self._spec = spec
         self._label = label
-        self._places = place_columns(target, target.file_group.file_id)
+        stored = spec.populate_meta_fields
+        self._places = place_columns(target, target.file_group.file_id) if stored else UNFILLED
         self._delete_schema = delete_schema(spec.ordering)
         self._rows = KeyBounds(label, is_sorted=spec.is_sorted)
         self._deletes = KeyBounds(label, is_sorted=spec.is_sorted)
@@ -94,9 +97,8 @@ class LogInput:
 
     def rows(self, batch: pa.RecordBatch, positions: Positions | None) -> pa.RecordBatch:
         self._check_positions(batch, positions)
-        batch = aligned(batch, self._spec.schema.arrow, self._places, self._label)
-        self._rows.add(batch.column(RECORD_KEY))
-        return batch
+        self._rows.add(key_column(batch, self._label))
+        return aligned(batch, self._spec.schema.arrow, self._places, self._label)
 
     def deletes(self, batch: pa.RecordBatch, positions: Positions | None = None) -> pa.RecordBatch:
         self._check_positions(batch, positions)

@@ -227,6 +227,7 @@ class _DataBlock:
         self.columns: tuple[ColumnSummary, ...] = ()
         self.bounds = KeyBounds(label, is_sorted=spec.is_sorted, trusted=True)
         self._schema_json = spec.schema.avro_json
+        self._has_keys = spec.populate_meta_fields
         self._content: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (closed by whoever reads it)
         self._parquet: ParquetEncoder | None = None
         if options.log_block_format is LogBlockFormat.AVRO:
@@ -240,6 +241,7 @@ class _DataBlock:
                 row_group_rows=options.log_row_group_rows,
                 sorted_by=RECORD_KEY if spec.is_sorted else None,
                 label=label,
+                by_made_key=not spec.populate_meta_fields,
             )
 
     @property
@@ -250,7 +252,8 @@ class _DataBlock:
         self.rows += batch.num_rows
         self.inserts += inserts
         self.positions.add(positions)
-        self.bounds.add(batch.column(RECORD_KEY))
+        if self._has_keys:
+            self.bounds.add(batch.column(RECORD_KEY))
         if self._parquet is not None:
             self._parquet.write(batch)
             return

@@ -51,6 +51,7 @@ class NativeContainer(Protocol):
         *,
         sorted_by: str | None,
         label: str,
+        by_made_key: bool = False,
     ) -> RowEncoder:
         """An encoder that hands its bytes to `write`."""
         ...
@@ -69,9 +70,16 @@ class ParquetContainer:
         *,
         sorted_by: str | None,
         label: str,
+        by_made_key: bool = False,
     ) -> RowEncoder:
         return ParquetEncoder(
-            write, schema, options, row_group_rows=options.log_row_group_rows, sorted_by=sorted_by, label=label
+            write,
+            schema,
+            options,
+            row_group_rows=options.log_row_group_rows,
+            sorted_by=sorted_by,
+            label=label,
+            by_made_key=by_made_key,
         )
 
 
@@ -160,11 +168,17 @@ class NativeLogWriter:
             schema, shape = delete_schema(self._spec.ordering), None
         output = self._storage.open_output(path)
         key = schema.names[0] if role != "rows" else RECORD_KEY
+        made = role == "rows" and not self._spec.populate_meta_fields
         encoder = self._container.encoder(
-            output.write, schema, self._options, sorted_by=key if self._spec.is_sorted else None, label=path
+            output.write,
+            schema,
+            self._options,
+            sorted_by=key if self._spec.is_sorted else None,
+            label=path,
+            by_made_key=made,
         )
         bounds = KeyBounds(path, is_sorted=self._spec.is_sorted, trusted=True)
-        return _NativeFile(path, number, kind, key, schema, output, encoder, bounds, shape)
+        return _NativeFile(path, number, kind, None if made else key, schema, output, encoder, bounds, shape)
 
     def _end_file(self, role: str) -> None:
         file = self._open[role]
@@ -232,7 +246,7 @@ class _NativeFile:
         path: str,
         number: int,
         kind: LogKind,
-        key: str,
+        key: str | None,
         schema: pa.Schema,
         output: OutputFile,
         encoder: RowEncoder,
@@ -258,7 +272,8 @@ class _NativeFile:
         self.rows += batch.num_rows
         self.inserts += inserts
         self.positions.add(positions)
-        self.bounds.add(batch.column(self._key))
+        if self._key is not None:
+            self.bounds.add(batch.column(self._key))
         self.encoder.write(batch)
 
     def finish(self, footer: dict[str, str]) -> tuple[int, tuple[ColumnSummary, ...]]:

@@ -1,9 +1,11 @@
 """A Parquet file as a stream of Arrow batches: base files, native logs, and Parquet blocks inside v1 logs.
 
 Sortedness is a fact of the file: the footer key `lakebed.sorted` says `utf8`, and Parquet's own sorting columns say
-ascending by record key. In such a file a key range cuts whole row groups and then slices; in any other, row groups go
-by their statistics and rows by a mask. The smallest and largest key come from Parquet's statistics, which are in
-UTF-8 order; the footer's `hoodie_min/max_record_key` are in Java's order and count only where both orders agree.
+ascending by record key; where rows do not carry their key, the footer key alone says that they ascend by the keys that
+are made from their columns. In a sorted file with keys a key range cuts whole row groups and then slices; in any
+other, row groups go by their statistics and rows by a mask. The smallest and largest key come from Parquet's
+statistics, which are in UTF-8 order; the footer's `hoodie_min/max_record_key` are in Java's order and count only where
+both orders agree.
 
 Text behind a small dictionary may be asked for as it is stored (`encoded`): numbers are cheaper to carry through a
 merge than text. `schema` speaks of the values all the same; batches show which columns came encoded.
@@ -31,6 +33,7 @@ from lakebed.model.schema_evolution import Renames
 
 SORTED_KEY = "lakebed.sorted"
 SORTED_UTF8 = "utf8"
+SORTED_BY_MADE_KEY = "utf8, keys made from columns"
 READ_BUFFER = 128 * 1024
 _NUMBER_BYTES = 4
 """Of a place in a dictionary."""
@@ -125,6 +128,8 @@ class ParquetSource:
     @cached_property
     def is_sorted(self) -> bool:
         """Whether rows ascend by key, in UTF-8 order; a mark that its own statistics contradict is corruption."""
+        if self.is_sorted_by_made_key:
+            return True
         if self.footer.get(SORTED_KEY) != SORTED_UTF8 or self._key_leaf is None:
             return False
         for group in self._details.row_groups:
@@ -135,6 +140,11 @@ class ParquetSource:
             if before.max_key is not None and after.min_key is not None and before.max_key > after.min_key:
                 raise CorruptTable("the file is marked as sorted, but its row groups overlap", file=self.label)
         return True
+
+    @cached_property
+    def is_sorted_by_made_key(self) -> bool:
+        """Whether rows ascend by a key that no column holds."""
+        return self.footer.get(SORTED_KEY) == SORTED_BY_MADE_KEY
 
     @cached_property
     def key_range(self) -> KeyRange | None:
@@ -238,7 +248,7 @@ class ParquetSource:
 
     def _cut(self, batch: pa.RecordBatch, key_range: KeyRange) -> pa.RecordBatch:
         keys = batch.column(self.key_column)
-        if self.is_sorted and not keys.null_count:
+        if self.is_sorted and not self.is_sorted_by_made_key and not keys.null_count:
             start, end = key_range.cut(keys)
             batch = batch.slice(start, end - start)
             if key_range.points is None or not batch.num_rows:

@@ -19,12 +19,13 @@ from lakebed.config.write_options import Codec, FileOptions
 from lakebed.datafile.column_encoding import (
     ColumnSummary,
     Encodings,
+    alike,
     choose_encodings,
     column_summaries,
     leaf_paths,
     statistics_leaves,
 )
-from lakebed.datafile.parquet_source import SORTED_KEY, SORTED_UTF8
+from lakebed.datafile.parquet_source import SORTED_BY_MADE_KEY, SORTED_KEY, SORTED_UTF8
 from lakebed.errors import InvalidRequest
 
 PARQUET = "parquet"
@@ -76,7 +77,10 @@ class DetachableSink(io.RawIOBase):
 
 
 class ParquetEncoder:
-    """See the module. `sorted_by` names the column the rows ascend by; the caller has checked that they do."""
+    """See the module. `sorted_by` names the column the rows ascend by; the caller has checked that they do.
+
+    With `by_made_key` they ascend by a key that is not stored.
+    """
 
     def __init__(
         self,
@@ -87,12 +91,14 @@ class ParquetEncoder:
         row_group_rows: int,
         sorted_by: str | None,
         label: str,
+        by_made_key: bool = False,
     ) -> None:
         self._sink = DetachableSink(write)
         self._schema = schema
         self._options = options
         self._row_group_rows = row_group_rows
-        self._sorted_by = sorted_by
+        self._sorted_by = None if by_made_key else sorted_by
+        self._mark = (SORTED_BY_MADE_KEY if by_made_key else SORTED_UTF8) if sorted_by else None
         self._label = label
         self._writer: pq.ParquetWriter | None = None
         self._gathered: list[pa.RecordBatch] = []
@@ -124,7 +130,7 @@ class ParquetEncoder:
             self._flush()
         writer = self._writer
         assert writer is not None
-        marks = {SORTED_KEY: SORTED_UTF8} if self._sorted_by else {}
+        marks = {SORTED_KEY: self._mark} if self._mark else {}
         with _encoding_errors(self._label):
             writer.add_key_value_metadata({**footer, **marks})
             writer.close()
@@ -139,7 +145,8 @@ class ParquetEncoder:
 
     def _flush(self) -> None:
         """One row group out of what is gathered."""
-        rows = pa.Table.from_batches(self._gathered).unify_dictionaries() if self._gathered else None
+        known = self._writer.schema if self._writer is not None else None
+        rows = alike(self._gathered, known) if self._gathered else None
         self._gathered, self._rows, self._bytes = [], 0, 0
         with _encoding_errors(self._label):
             if self._writer is None:

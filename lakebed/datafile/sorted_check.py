@@ -18,6 +18,7 @@ from lakebed.format.bloom_filter import FOOTER_KEY, MAX_KEY, MIN_KEY, TYPE_CODE_
 from lakebed.format.log_block import BlockKind
 from lakebed.format.names import parse_log_file
 from lakebed.model.finding import Finding, Severity
+from lakebed.model.record_key import KeyGenerator, record_key_array
 from lakebed.model.schema import RECORD_KEY
 from lakebed.storage.storage import Storage
 
@@ -30,13 +31,18 @@ _REWRITE = "Compact or cluster the file group, which writes its rows anew."
 _RESTORE = "Bring the file back from a copy, or roll the table back to a savepoint."
 
 
-def check_sorted_file(storage: Storage, path: str, *, require_mark: bool = True) -> list[Finding]:
-    """What is wrong with the order of a data file; without `require_mark` a file that promises nothing is fine."""
+def check_sorted_file(
+    storage: Storage, path: str, *, require_mark: bool = True, generator: KeyGenerator | None = None
+) -> list[Finding]:
+    """What is wrong with the order of a data file; without `require_mark` a file that promises nothing is fine.
+
+    `generator` makes the keys of rows in tables that do not store them.
+    """
     found: list[Finding] = []
     try:
         for source in _sources(storage, path):
             with source:
-                found += _check_source(source, path, require_mark)
+                found += _check_source(source, path, require_mark, generator)
     except FileNotFoundError:
         found.append(Finding(READABLE, Severity.ERROR, path, "the file is not there", _RESTORE))
     except (CorruptTable, UnsupportedFormat) as error:
@@ -56,7 +62,9 @@ def _sources(storage: Storage, path: str) -> Iterator[ParquetSource]:
             yield parquet_source(storage, block)
 
 
-def _check_source(source: ParquetSource, path: str, require_mark: bool) -> Iterator[Finding]:
+def _check_source(
+    source: ParquetSource, path: str, require_mark: bool, generator: KeyGenerator | None
+) -> Iterator[Finding]:
     if RECORD_KEY not in source.schema.names:
         return  # deletes under RFC-103's names
     if not source.is_sorted:
@@ -66,19 +74,25 @@ def _check_source(source: ParquetSource, path: str, require_mark: bool) -> Itera
         elif require_mark:
             yield Finding(MARKED, Severity.WARNING, path, "readers must sort the file's rows each time", _REWRITE)
         return
+    if source.is_sorted_by_made_key and generator is None:
+        what = "the footer says that rows ascend by keys which are not stored, but the table stores them"
+        yield Finding(MARKED, Severity.ERROR, path, what, _REWRITE)
+        return
+    made = generator if source.is_sorted_by_made_key else None
+    columns = [RECORD_KEY] if made is None else list(made.columns)
     bounds = KeyBounds(source.label, is_sorted=True)
     bloom = _bloom(source)
     denied = 0
     try:
         for group in source.row_groups:
             held = KeyBounds(source.label, is_sorted=True, trusted=True)
-            for batch in source.batches([RECORD_KEY], row_groups=[group.index]):
-                keys = batch.column(0)
+            for batch in source.batches(columns, row_groups=[group.index]):
+                keys = batch.column(0) if made is None else record_key_array(made, batch)
                 bounds.add(keys)
                 held.add(keys)
                 if bloom is not None:
                     denied += int((~bloom.might_contain_many(keys)).sum())
-            yield from _check_statistics(group, held, path)
+            yield from _check_statistics(group, held, path) if made is None else ()
     except InvalidRequest as error:
         yield Finding(SORTED, Severity.ERROR, path, error.what, _REWRITE)
         return

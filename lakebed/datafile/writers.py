@@ -93,7 +93,11 @@ class WrittenFile:
 
 
 class BaseFileWriter:
-    """One base file. `is_sorted` is a promise that is checked; `bloom_filter` overrides the option's empty default."""
+    """One base file. `is_sorted` is a promise that is checked; `bloom_filter` overrides the option's empty default.
+
+    Without `populate_meta_fields` the meta columns stay empty; rows must bring their keys all the same where they are
+    to be sorted.
+    """
 
     def __init__(
         self,
@@ -108,8 +112,6 @@ class BaseFileWriter:
         footer: Mapping[str, str] | None = None,
     ) -> None:
         options = options or FileOptions()
-        if is_sorted and not populate_meta_fields:
-            raise InvalidRequest("a file whose rows carry no record key cannot be marked as sorted")
         name = BaseFileName(target.file_group.file_id, target.write_token, target.instant_time, PARQUET).render()
         self.path = target.path(name)
         self.counts = RowCounts()
@@ -117,8 +119,9 @@ class BaseFileWriter:
         self._target = target
         self._schema = schema
         self._has_keys = populate_meta_fields
+        self._is_sorted = is_sorted
         self._footer = dict(footer or {})
-        self._constants = place_columns(target, name) if populate_meta_fields else _BLANK
+        self._constants = place_columns(target, name) if populate_meta_fields else UNFILLED
         self._bounds = KeyBounds(self.path, is_sorted=is_sorted)
         self._bloom = _bloom_builder(options) if populate_meta_fields and _wants_bloom(options, bloom_filter) else None
         self._output = storage.open_output(self.path)
@@ -129,6 +132,7 @@ class BaseFileWriter:
             row_group_rows=options.row_group_rows,
             sorted_by=RECORD_KEY if is_sorted else None,
             label=self.path,
+            by_made_key=not populate_meta_fields,
         )
         self._queue = WriteQueue(options.write_buffer, name)
 
@@ -141,9 +145,9 @@ class BaseFileWriter:
         """Take rows over. Wrong ones are refused here; failures of the thread show here or at `close`."""
         if not batch.num_rows:
             return
+        if self._has_keys or self._is_sorted:
+            self._bounds.add(key_column(batch, self.path))
         batch = aligned(batch, self._schema.arrow, self._constants, self.path)
-        if self._has_keys:
-            self._bounds.add(batch.column(RECORD_KEY))
         self.rows += batch.num_rows
         self._queue.put(lambda: self._encode(batch), batch.nbytes)
 
@@ -247,7 +251,17 @@ def place_columns(target: WriteTarget, file_name: str) -> dict[str, pa.Scalar]:
     return {PARTITION_PATH: pa.scalar(path, pa.string()), FILE_NAME: pa.scalar(file_name, pa.string())}
 
 
-_BLANK = {name: pa.scalar("", pa.string()) for name in META_FIELD_NAMES}
+UNFILLED = {name: pa.scalar(None, pa.string()) for name in META_FIELD_NAMES}
+"""What the meta columns hold in tables that do not fill them: the columns are there, as Hudi leaves them."""
+
+
+def key_column(batch: pa.RecordBatch, label: str) -> pa.Array:
+    """The record keys of rows on their way into a file, which need not store them."""
+    index = batch.schema.get_field_index(RECORD_KEY)
+    if index < 0:
+        raise InvalidRequest(f"rows have no column {RECORD_KEY!r}", file=label)
+    column = batch.column(index)
+    return column if pa.types.is_string(column.type) else column.cast(pa.string())
 
 
 def _wants_bloom(options: FileOptions, by_index: bool | None) -> bool:

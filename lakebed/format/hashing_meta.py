@@ -14,7 +14,8 @@ import hashlib
 import json
 import struct
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -112,7 +113,24 @@ def render_hashing_meta(metadata: HashingMetadata) -> bytes:
     return f'{{\n{_lines(head, 2)},\n  "nodes" : [ {listed} ]\n}}'.encode()
 
 
-def _lines(values: dict[str, object], indent: int) -> str:
+def parse_child_nodes(text: str, file: str) -> tuple[HashingNode, ...]:
+    """The nodes that a resize makes of some buckets, as clustering plans carry them; deleted ones name no file."""
+    try:
+        listed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CorruptTable(f"the nodes of a resize are not JSON: {error}", file=file) from None
+    if not isinstance(listed, list) or not listed:
+        raise CorruptTable("a resize without nodes", file=file)
+    return tuple(_child(item, file) for item in listed)
+
+
+def render_child_nodes(nodes: Sequence[HashingNode]) -> str:
+    """The text for a clustering plan, laid out as Hudi does."""
+    raw = ({"value": n.value, "fileIdPrefix": n.file_id_prefix or None, "tag": n.tag} for n in nodes)
+    return "[ " + ", ".join("{\n" + _lines(node, 2) + "\n}" for node in raw) + " ]"
+
+
+def _lines(values: Mapping[str, object], indent: int) -> str:
     return ",\n".join(
         f'{" " * indent}"{key}" : {json.dumps(value, ensure_ascii=False)}' for key, value in values.items()
     )
@@ -129,6 +147,12 @@ def _node(raw: Any, file: str) -> HashingNode:
         return HashingNode(value, prefix, NodeTag(raw.get("tag") or NodeTag.NORMAL))
     except ValueError:
         raise CorruptTable(f"a node of the hashing metadata has the tag {str(raw['tag'])[:40]!r}", file=file) from None
+
+
+def _child(raw: Any, file: str) -> HashingNode:
+    if isinstance(raw, dict) and raw.get("tag") == NodeTag.DELETE:
+        return replace(_node({**raw, "fileIdPrefix": raw.get("fileIdPrefix") or "none"}, file), file_id_prefix="")
+    return _node(raw, file)
 
 
 def _node_name(partition_path: str, start: int, end: int) -> str:

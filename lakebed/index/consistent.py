@@ -27,9 +27,9 @@ from lakebed.format.names import (
     parse_hashing_meta_file,
 )
 from lakebed.index.bucket import check_hash_fields, grouped
+from lakebed.index.consistent_ring import key_hashes, node_of_hashes
 from lakebed.index.locations import IndexContext, KeyLocation, Places, distinct, with_places
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
-from lakebed.model.xx_hash import ring_hashes
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
 
@@ -58,9 +58,15 @@ def load_hashing(client: MetaClient, partition_path: str) -> HashingMetadata | N
 
 
 def save_hashing(client: MetaClient, ring: HashingMetadata) -> None:
-    """Write a ring down; it counts once its instant is completed, the initial one at once."""
+    """Write a ring down; it counts once its instant is completed, the initial one at once.
+
+    A run of the same instant that died may have left another ring, where other programs rolled it back.
+    """
     path = f"{hashing_meta_dir(ring.partition_path)}/{hashing_meta_file_name(ring.instant)}"
-    client.storage.put_if_absent(path, render_hashing_meta(ring))
+    if ring.instant == INITIAL_HASHING_INSTANT:
+        client.storage.put_if_absent(path, render_hashing_meta(ring))
+    else:
+        client.storage.put(path, render_hashing_meta(ring))
 
 
 def mark_committed(client: MetaClient, partition_path: str, instant_time: str) -> None:
@@ -88,20 +94,12 @@ class ConsistentBucketIndex:
     def locate(self, rows: pa.Table) -> pa.Table:
         """The rows with the file group of their node; the instant is null where the group is yet to be made."""
         partitions, partition_of = distinct(rows, PARTITION_PATH)
-        keys = rows.column(RECORD_KEY).combine_chunks()
-        hashes = np.concatenate(
-            [
-                ring_hashes(chunk, self.hash_fields or self.key_fields, self.key_fields)
-                for chunk in (keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys])
-            ]
-            or [np.zeros(0, np.int64)]
-        )
+        hashes = key_hashes(rows.column(RECORD_KEY), self.hash_fields, self.key_fields)
         of_row = np.full(rows.num_rows, -1, np.int64)
         locations: list[KeyLocation] = []
         for path, members in zip(partitions.to_pylist(), grouped(partition_of, len(partitions)), strict=True):
             nodes = self.ring(path).ring
-            ends = np.array([node.value for node in nodes], np.int64)
-            of_row[members] = len(locations) + ends.searchsorted(hashes[members]) % len(nodes)
+            of_row[members] = len(locations) + node_of_hashes(nodes, hashes[members])
             instants = self._base_instants(path)
             locations += [KeyLocation(path, node.file_id, instants.get(node.file_id, "")) for node in nodes]
         return with_places(rows, Places(tuple(locations), of_row))

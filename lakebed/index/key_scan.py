@@ -59,7 +59,7 @@ class KeyReader:
 
     def _narrowed(self) -> FileGroupReader:
         columns = self._columns()
-        shape = replace(self.reader.shape, schema=columns, rule=MergeRule(key=columns.names[0]))
+        shape = replace(self.reader.shape, schema=columns, rule=MergeRule(key=columns.names[0]), virtual_key=None)
         return replace(self.reader, shape=shape, schema=columns, predicate=None, commits=None)
 
 

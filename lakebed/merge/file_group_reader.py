@@ -11,7 +11,7 @@ old version that matches may have been updated to one that does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -35,7 +35,7 @@ from lakebed.model.internal_schema import SchemaHistory, renames
 from lakebed.model.key_range import KeyRange
 from lakebed.model.predicate import Predicate
 from lakebed.model.record_key import KeyGenerator, record_key_array
-from lakebed.model.schema import COMMIT_TIME, IS_DELETED, OPERATION, RECORD_KEY, avro_to_arrow
+from lakebed.model.schema import COMMIT_TIME, IS_DELETED, OPERATION, PARTITION_PATH, RECORD_KEY, avro_to_arrow
 from lakebed.model.schema_evolution import Renames, plain, resolve
 from lakebed.storage.storage import Storage
 
@@ -55,7 +55,11 @@ class TableShape:
     """The user's column whose text is the record key, where there is just one."""
     history: SchemaHistory | None = None
     virtual_key: KeyGenerator | None = None
-    """How record keys are made where the table stores none and no column is the key as it stands."""
+    """How record keys are made where the table stores none and no column is the key as it stands.
+
+    A schema with meta columns, as writers need it, then gets the key made, the partition path by the file's place, and
+    nothing in the others.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,8 @@ class FileGroupReader:
 
     Several instants appended to one log there, and a torn block is a failed append, no damage.
     """
+    encoded: bool = False
+    """Whether text that came behind small dictionaries may go out so: for whoever writes it to a file again."""
 
     # ------------------------------------------------------------------ the rows of a split
     def read(self, split: ReadSplit, counters: ReadCounters | None = None) -> Iterator[pa.RecordBatch]:
@@ -91,12 +97,15 @@ class FileGroupReader:
             merged = self._base_rows(piece, wanted, counters)
         else:
             merged = self._merged_rows(piece, wanted, counters)
-        with _none_missing():
+        with none_missing():
             for batch in merged:
-                kept = self._filter(batch)
-                if kept.num_rows:
-                    kept = kept.select(self.schema.names)
-                    yield from _cut(kept, self.options.batch_rows)
+                yield from self.asked_for(batch)
+
+    def asked_for(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Of rows that are current, those that meet the conditions, in the columns asked for."""
+        kept = self._filter(rows)
+        if kept.num_rows:
+            yield from _cut(kept.select(self.schema.names), self.options.batch_rows)
 
     def count(self, split: ReadSplit) -> int:
         """How many rows `read` would give, from the footer alone where that can be."""
@@ -104,7 +113,7 @@ class FileGroupReader:
         if not split.slice.log_files and self.predicate is None and self.commits is None:
             if base is None:
                 return 0
-            with _none_missing(), open_base_file(self.storage, base) as source:
+            with none_missing(), open_base_file(self.storage, base) as source:
                 return source.num_rows
         names = self.shape.schema.names
         first = self.shape.rule.key if self.shape.rule.key in names else names[0]
@@ -170,16 +179,22 @@ class FileGroupReader:
     ) -> Iterator[pa.RecordBatch]:
         if piece.base_file is None:
             return
-        yield from self._open_base(piece, wanted, self.options.batch_rows, counters)
+
+        def opened(rows: int) -> Iterator[pa.RecordBatch]:
+            return self._open_base(piece, wanted, rows, counters)
+
+        yield from (self._keyed(opened, piece) if _is_made(wanted.names) else opened)(self.options.batch_rows)
 
     def _merged_rows(
         self, piece: FileSlice, wanted: pa.Schema, counters: ReadCounters | None
     ) -> Iterator[pa.RecordBatch]:
         is_lsm = self.shape.layout == LSM_TREE
         runs = self.runs(piece, wanted, counters, encoded=is_lsm and self.shape.rule.picks_whole_records)
-        merge = sorted_merge if is_lsm else hash_merge
-        memory = merge_share(self.options.memory, len(runs))
-        yield from merge(runs, self.shape.rule, wanted, memory=memory, read_buffer=self.options.read_buffer)
+        memory, rule, buffer = merge_share(self.options.memory, len(runs)), self.shape.rule, self.options.read_buffer
+        if is_lsm:
+            yield from sorted_merge(runs, rule, wanted, memory=memory, read_buffer=buffer, encoded=self.encoded)
+        else:
+            yield from hash_merge(runs, rule, wanted, memory=memory, read_buffer=buffer)
 
     def runs(
         self,
@@ -188,16 +203,19 @@ class FileGroupReader:
         counters: ReadCounters | None = None,
         *,
         encoded: bool = False,
+        bare: bool = False,
+        footers: Footers | None = None,
     ) -> list[Run]:
         """The base file and every block that counts, oldest first, each at the table's schema.
 
-        With `encoded`, text that a file keeps behind small dictionaries comes so; for merges that choose rows.
+        With `encoded`, text that a file keeps behind small dictionaries comes so; for merges that choose rows. `bare`
+        runs have just the columns that are wanted, and cannot be merged. `footers` are those known, and get the others.
         """
-        footers: Footers = {}
+        footers = {} if footers is None else footers
         scanned = self.scan(piece, footers).runs
         base = piece.base_file
         late = base is not None and any(run.stands_at < base.instant_time for run in scanned)
-        columns = self._columns([*wanted.names, *self._rule_columns(ties_by_commit=late)])
+        columns = self._columns([*wanted.names, *([] if bare else self._rule_columns(ties_by_commit=late))])
         found: list[Run] = []
         if base is not None:
             texts = self._encodable(columns) if encoded else ()
@@ -208,25 +226,39 @@ class FileGroupReader:
                     age=0,
                     is_sorted=is_sorted,
                     open=self._keyed(
-                        lambda rows: self._open_base(piece, columns, rows, counters, footers, encoded=encoded)
+                        lambda rows: self._open_base(piece, columns, rows, counters, footers, encoded=encoded),
+                        piece,
+                        unless=bare and not _is_made(columns.names),
                     ),
                     instant_time=base.instant_time,
                     row_bytes=row_bytes,
                     label=base.path,
                 )
             )
-        found += [self._log_run(run, columns, counters, footers, encoded=encoded) for run in scanned]
+        found += [self._log_run(piece, run, columns, counters, footers, encoded=encoded, bare=bare) for run in scanned]
         return found
 
-    def _keyed(self, open_rows: OpenRows) -> OpenRows:
+    @contextmanager
+    def data_runs(self, piece: FileSlice, footers: Footers | None = None) -> Iterator[list[Run]]:
+        """The runs of a slice with the columns that the query asks for or looks at, text behind dictionaries."""
+        wanted = self._columns(self.schema.names or self.shape.schema.names[:1])
+        with none_missing():
+            everything = self.without_conditions()  # rows count by their place in the file: none may be left out
+            yield everything.runs(piece, wanted, encoded=True, bare=True, footers=footers)
+
+    def _keyed(self, open_rows: OpenRows, piece: FileSlice, *, unless: bool = False) -> OpenRows:
         """Rows with their record key, where the table does not store it."""
         generator = self.shape.virtual_key
-        if generator is None:
+        if generator is None or unless:
             return open_rows
+        path = pa.scalar(piece.file_group.partition_path, pa.string())
 
         def opened(rows: int) -> Iterator[pa.RecordBatch]:
             for batch in open_rows(rows):
-                yield batch.append_column(RECORD_KEY, record_key_array(generator, batch))
+                made = _with_column(batch, RECORD_KEY, record_key_array(generator, batch))
+                if PARTITION_PATH in made.schema.names:
+                    made = _with_column(made, PARTITION_PATH, pa.repeat(path, made.num_rows))
+                yield made
 
         return opened
 
@@ -235,6 +267,9 @@ class FileGroupReader:
         here = {log.instant_time for log in piece.log_files}
         files = [open_log_file(self.storage, log, footers) for log in piece.log_files]
         base = piece.base_file
+        if base is not None and base.instant_time in here:  # written into a bucket to come, named after its resize
+            resized = (file for file in files if file.log.instant_time == base.instant_time)
+            here.update(block.instant_time for file in resized for block in file.blocks)
         scan = scan_slice(
             files,
             lambda time: time in here or time in self.committed,
@@ -273,7 +308,15 @@ class FileGroupReader:
                 yield project(batch) if encoded else plain(project(batch))
 
     def _log_run(
-        self, run: LogRun, columns: pa.Schema, counters: ReadCounters | None, footers: Footers, *, encoded: bool
+        self,
+        piece: FileSlice,
+        run: LogRun,
+        columns: pa.Schema,
+        counters: ReadCounters | None,
+        footers: Footers,
+        *,
+        encoded: bool,
+        bare: bool,
     ) -> Run:
         block = run.block
         is_sorted, row_bytes, group_rows, stored = False, None, None, None
@@ -319,7 +362,7 @@ class FileGroupReader:
         return Run(
             age,
             is_sorted,
-            self._keyed(open_data),
+            self._keyed(open_data, piece, unless=bare and not _is_made(columns.names)),
             is_partial=run.is_partial,
             instant_time=run.stands_at,
             row_bytes=row_bytes,
@@ -331,7 +374,7 @@ class FileGroupReader:
     @property
     def key_range(self) -> KeyRange | None:
         """The keys that the condition can match at all; safe to apply before the merge."""
-        if self.predicate is None or self.shape.rule.key != RECORD_KEY:
+        if self.predicate is None or self.shape.rule.key != RECORD_KEY or self.shape.virtual_key is not None:
             return None
         found = [self.predicate.key_range(RECORD_KEY)] if RECORD_KEY in self.shape.schema.names else []
         if self.shape.key_column is not None:
@@ -345,8 +388,13 @@ class FileGroupReader:
         return first
 
     def prunes_row_groups(self, piece: FileSlice) -> bool:
-        """Whether any condition may rule out row groups: only where no log can change what their rows say."""
-        return self.predicate is not None and self.options.data_skipping and not piece.log_files
+        """Whether any condition may rule out row groups: only where no log can change what their rows say.
+
+        Files know nothing of columns that are made while reading.
+        """
+        if self.predicate is None or (self.shape.virtual_key is not None and _is_made(self.predicate.columns)):
+            return False
+        return self.options.data_skipping and not piece.log_files
 
     def _columns(self, names: Sequence[str]) -> pa.Schema:
         """The named columns and those that conditions need, nullable: an old file may lack any of them."""
@@ -355,6 +403,8 @@ class FileGroupReader:
             needed.update(dict.fromkeys(self.predicate.columns))
         if self.commits is not None:
             needed[COMMIT_TIME] = None
+        if self.shape.virtual_key is not None and _is_made(needed):
+            needed.update(dict.fromkeys(self.shape.virtual_key.columns))
         return pa.schema([self.shape.schema.field(name).with_nullable(True) for name in needed])
 
     def _rule_columns(self, *, ties_by_commit: bool) -> list[str]:
@@ -394,7 +444,7 @@ def merge_share(memory: int, runs: int) -> int:
 
 
 @contextmanager
-def _none_missing() -> Iterator[None]:
+def none_missing() -> Iterator[None]:
     """A file that was planned and is gone: lost, or cleaned while a long read was on its way."""
     try:
         yield
@@ -404,6 +454,18 @@ def _none_missing() -> Iterator[None]:
             file=str(error.filename or error),
             hint="Restore it from a copy; if the table was cleaned meanwhile, open it again.",
         ) from error
+
+
+def _is_made(names: Container[str]) -> bool:
+    """Whether columns are among them that are made where the table does not store them."""
+    return RECORD_KEY in names or PARTITION_PATH in names
+
+
+def _with_column(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
+    index = batch.schema.get_field_index(name)
+    if index < 0:
+        return batch.append_column(name, column)
+    return batch.set_column(index, pa.field(name, column.type), column)
 
 
 def _cut(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:

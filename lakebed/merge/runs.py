@@ -35,6 +35,8 @@ class Run:
     group_rows: int | None = None
     """Rows that the file keeps together: decoding them at once costs no more memory than decoding some of them."""
     label: str | None = None
+    nbytes: int | None = None
+    """What all rows take in memory, where that is known: an unsorted run that fits is sorted in one piece."""
 
     @property
     def is_base(self) -> bool:

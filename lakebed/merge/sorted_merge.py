@@ -26,6 +26,8 @@ from lakebed.merge.windows import Source, guess_row_bytes, windows
 
 SMALLEST_WINDOW = 256 << 10  # bytes; below this a source is read in crumbs, and a pass is cheaper
 READ_BUFFER = 10 << 20
+LARGEST_SORT = 1 << 30
+"""Arrow counts the bytes of a text column in 31 bits."""
 RUN_OVERHEAD = 4 << 20
 """What an open file takes besides its window: decoders, dictionaries, a page of every column."""
 
@@ -38,12 +40,14 @@ def sorted_merge(
     memory: int,
     read_buffer: int = READ_BUFFER,
     keep_deletes: bool = False,
+    encoded: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Merge the runs of a file group by key.
 
     The output has the columns of `schema`, sorted by key. With `keep_deletes` (log compaction) tombstones stay, marked
     in `_lakebed_op`, with their ordering columns; a key then comes twice only as an unconditional delete and the row
-    or tombstone that followed it. A base file alone passes through as it is.
+    or tombstone that followed it. A base file alone passes through as it is. With `encoded`, text that came behind
+    dictionaries goes out so, in some batches and not in others: for writers, which need not hash it again.
     """
     ordered = in_fold_order(runs)
     if keep_deletes:
@@ -58,7 +62,8 @@ def sorted_merge(
         sources = open_sources(ordered, facts, spill, memory=memory, read_buffer=read_buffer)
         for source in sources:
             source.fill()
-        merge = WindowMerge(facts, _output_schema(facts, sources, keep_deletes), keep_deletes=keep_deletes)
+        wanted = _output_schema(facts, sources, keep_deletes)
+        merge = WindowMerge(facts, wanted, keep_deletes=keep_deletes, encoded=encoded)
         for window in windows(sources, facts, most_bytes=work_share(memory)):
             yield from merge.merge(window)
 
@@ -116,9 +121,11 @@ def open_sources(
         while end < len(numbered) and not numbered[end][1].is_sorted and (end == at or not run.is_base):
             end += 1
         names = ", ".join(run.name for _, run in numbered[at:end][:3])
-        for piece in sort_runs(
-            numbered[at:end], facts, spill, buffer_bytes=max(memory // 4, 1), keep_bytes=memory // 4 - sorted_bytes
-        ):
+        buffer, keep = max(memory // 4, 1), memory // 4 - sorted_bytes
+        size = sum(run.nbytes if run.nbytes is not None else memory for _, run in numbered[at:end])
+        if size < min(memory - sorted_bytes, LARGEST_SORT):
+            buffer = keep = memory
+        for piece in sort_runs(numbered[at:end], facts, spill, buffer_bytes=buffer, keep_bytes=keep):
             sorted_bytes += piece.nbytes
             plans.append(_Plan(None, piece.open, piece.row_bytes, trusted=False, unique=piece.unique, name=names))
         at = end

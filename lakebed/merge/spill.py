@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lakebed.errors import StorageUnavailable
 from lakebed.merge.keys import Keys, check_keys
 from lakebed.merge.runs import RUN_COLUMN, Run
-from lakebed.merge.vectors import Ints, index_array
+from lakebed.merge.vectors import Ints, index_array, take
 from lakebed.merge.window import RunFacts, Window, concat, concat_chunks
 
 STORED_BATCH = 64 << 10
@@ -81,7 +81,9 @@ def small_batches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 class Sorted:
     """A sorted piece: rows of one or several neighbouring runs, in memory or on disk."""
 
-    def __init__(self, table: pa.Table, open_rows: Callable[[int], Iterator[pa.RecordBatch]], unique: bool) -> None:
+    def __init__(
+        self, table: pa.RecordBatch, open_rows: Callable[[int], Iterator[pa.RecordBatch]], unique: bool
+    ) -> None:
         self.row_bytes = max(1, table.nbytes // max(table.num_rows, 1))
         self.nbytes = table.nbytes
         self.num_rows = table.num_rows
@@ -98,14 +100,13 @@ def sort_runs(
 
     def flush() -> Sorted:
         nonlocal kept
-        table = _sort(held, facts)
+        whole = _sort(held, facts)
         held.clear()
-        unique = _is_unique(table, facts)
-        whole = pa.RecordBatch.from_arrays([concat_chunks(c) for c in table.columns], schema=table.schema)
-        if kept + table.nbytes <= keep_bytes:
-            kept += table.nbytes
-            return Sorted(table, lambda rows: sliced(whole, rows), unique)
-        return Sorted(table, spill.write(small_batches(whole)), unique)
+        unique = _is_unique(whole, facts)
+        if kept + whole.nbytes <= keep_bytes:
+            kept += whole.nbytes
+            return Sorted(whole, lambda rows: sliced(whole, rows), unique)
+        return Sorted(whole, spill.write(small_batches(whole)), unique)
 
     for number, run in runs:
         rows = max(1, buffer_bytes // 4 // (run.row_bytes or 256))
@@ -126,16 +127,16 @@ def sort_runs(
         yield flush()
 
 
-def _sort(batches: list[pa.RecordBatch], facts: RunFacts) -> pa.Table:
-    """Batches of several runs as one table by (key, age, place in the run)."""
+def _sort(batches: list[pa.RecordBatch], facts: RunFacts) -> pa.RecordBatch:
+    """Batches of several runs as one by (key, age, place in the run); one column at a time is there twice."""
     table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
-    table = table.combine_chunks()
     order = pc.array_sort_indices(concat_chunks(table.column(facts.rule.key)))
-    return table.take(order)
+    arrays = [take(concat_chunks(table.column(at)), order) for at in range(table.num_columns)]
+    return pa.RecordBatch.from_arrays(arrays, names=table.schema.names)
 
 
-def _is_unique(table: pa.Table, facts: RunFacts) -> bool:
-    keys = Keys(concat_chunks(table.column(facts.rule.key)))
+def _is_unique(rows: pa.RecordBatch, facts: RunFacts) -> bool:
+    keys = Keys(rows.column(facts.rule.key))
     if len(keys) < 2:
         return True
     ascends = pc.less(keys.array.slice(0, len(keys) - 1), keys.array.slice(1))

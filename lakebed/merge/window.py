@@ -60,7 +60,7 @@ class RunFacts:
             wanted = self._types.get(name, column.type)
             if name == self.rule.key and not is_text(wanted):
                 wanted = pa.string()
-            if column.type != wanted and not (encoded and name in self._may_stay_encoded and _encodes(column, wanted)):
+            if column.type != wanted and not (encoded and name in self._may_stay_encoded and encodes(column, wanted)):
                 try:
                     column = column.cast(wanted)
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -199,7 +199,7 @@ class Window:
             known = known or column.type
             found.append(column)
         present = [column for column in found if column is not None]
-        if present and known is not None and all(_encodes(column, known) for column in present):
+        if present and known is not None and all(encodes(column, known) for column in present):
             known = present[0].type
         found = [column if column is None or column.type == known else column.cast(known) for column in found]
         if missing:
@@ -241,7 +241,7 @@ class Window:
         return flags
 
 
-def _encodes(column: pa.Array, wanted: pa.DataType) -> bool:
+def encodes(column: pa.Array, wanted: pa.DataType) -> bool:
     """Whether a column holds numbers of a dictionary of such values."""
     return bool(pa.types.is_dictionary(column.type) and column.type.value_type == wanted)
 

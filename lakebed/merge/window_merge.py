@@ -22,10 +22,11 @@ from lakebed.merge.window import RunFacts, Window
 class WindowMerge:
     """A merge rule, ready to be applied to window after window."""
 
-    def __init__(self, facts: RunFacts, schema: pa.Schema, *, keep_deletes: bool) -> None:
+    def __init__(self, facts: RunFacts, schema: pa.Schema, *, keep_deletes: bool, encoded: bool = False) -> None:
         self._facts = facts
         self._schema = schema
         self._keep_deletes = keep_deletes
+        self._encoded = encoded
         rule = facts.rule
         self._merger: RecordMerger | None = merger_for(rule.merger) if rule.mode is MergeMode.CUSTOM else None
         self._mixes = rule.partial_update is not None or bool(facts.is_partial.any())
@@ -43,7 +44,7 @@ class WindowMerge:
         self, window: Window, ordered: RowOrder, deleted: Bools | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The same where the order of the rows is known already."""
-        yield from materialise(window, self.choose(window, ordered, deleted), self._schema)
+        yield from materialise(window, self.choose(window, ordered, deleted), self._schema, encoded=self._encoded)
 
     def choose(self, window: Window, ordered: RowOrder, deleted: Bools | None) -> Chosen:
         """Which rows survive, and where their columns come from."""
@@ -54,7 +55,7 @@ class WindowMerge:
         """Rows of one run, which nothing else touches: no comparison, no copy."""
         if deleted is not None and self._keep_deletes:
             chosen = Chosen(np.arange(window.num_rows), self._ops(window, np.arange(window.num_rows), deleted))
-            yield from materialise(window, chosen, self._schema)
+            yield from materialise(window, chosen, self._schema, encoded=self._encoded)
             return
         for number, piece in enumerate(window.pieces):
             batch = piece.batch
@@ -64,7 +65,7 @@ class WindowMerge:
                     continue
                 if gone.any():
                     batch = batch.filter(bool_array(~gone))
-            yield slice_out(batch, self._schema)
+            yield slice_out(batch, self._schema, encoded=self._encoded)
 
     def _choose(self, window: Window, ordered: RowOrder, deleted: Bools | None, groups: Groups | None) -> Chosen:
         order = ordered.order

@@ -60,6 +60,9 @@ class MetadataCommits:
     def is_named(self, file: BaseFile | LogFile) -> bool:
         return self.own.is_named(file)
 
+    def writer_of(self, file: BaseFile | LogFile) -> str:
+        return self.own.writer_of(file)
+
     def replacements(self, group: FileGroupId, oldest_begin: str) -> tuple[Replacement, ...]:
         return self.own.replacements(group, oldest_begin)
 

@@ -126,9 +126,11 @@ def split_key(key: str) -> list[tuple[str, str]]:
 
 
 def _hash_chunk(keys: pa.Array, hash_fields: Sequence[str], key_fields: Sequence[str]) -> _U32:
+    hashes = np.uint32(31) + string_hashes(keys)
+    if not _may_be_composite(keys):
+        return hashes
     composite = pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":"))
     composite = pc.fill_null(composite, False).to_numpy(zero_copy_only=False)
-    hashes = np.uint32(31) + string_hashes(keys)
     if not composite.any():
         return hashes
     rows = np.flatnonzero(composite)
@@ -143,6 +145,17 @@ def _hash_chunk(keys: pa.Array, hash_fields: Sequence[str], key_fields: Sequence
         found[row] = _slow_hash(texts[row].as_py(), hash_fields)
     hashes[rows] = found
     return hashes
+
+
+def _may_be_composite(keys: pa.Array) -> bool:
+    """Whether any key can be one of several fields: a look at the bytes of all of them at once."""
+    data = keys.buffers()[2]
+    if data is None or not len(keys):
+        return False
+    width = np.int64 if pa.types.is_large_string(keys.type) else np.int32
+    offsets = np.frombuffer(keys.buffers()[1], width)[keys.offset : keys.offset + len(keys) + 1]
+    text = data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
+    return b"," in text and b":" in text
 
 
 def _pattern(key_fields: Sequence[str]) -> str:

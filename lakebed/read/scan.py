@@ -11,6 +11,7 @@ import datetime as dt
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +20,9 @@ from lakebed.config.options import ReadOptions
 from lakebed.errors import InvalidRequest
 from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit
 from lakebed.model.predicate import Predicate, parse_predicate
+from lakebed.read.living_rows import count_living, living_rows
 from lakebed.read.plan import Plan, Query, TimeRange, output_schema, plan_read, resolve_as_of, resolve_range
-from lakebed.read.shape import table_shape
+from lakebed.read.shape import table_shape, with_made_keys
 from lakebed.read.stream import stream_batches
 from lakebed.runner import LocalRunner, Runner
 from lakebed.timeline.meta_client import MetaClient
@@ -42,6 +44,8 @@ class Scan:
     limit_rows: int | None = None
     options: ReadOptions = field(default_factory=ReadOptions)
     runner: Runner = field(default_factory=LocalRunner)
+    keyed: bool = False
+    """For writers: rows may be asked for their key and partition path also where the table does not store them."""
 
     def __post_init__(self) -> None:
         """What can be told wrong without a look at the table is told at once."""
@@ -95,10 +99,10 @@ class Scan:
         """Which files will be read, and why the others will not."""
         time = self._time_range()
         shape = table_shape(self.client, time.at)
-        predicate = self.where
-        if isinstance(predicate, str):
-            predicate = parse_predicate(predicate, shape.schema)
-        elif predicate is not None:
+        predicate = parse_predicate(self.where, shape.schema) if isinstance(self.where, str) else self.where
+        if self.keyed:
+            shape = with_made_keys(shape, self.client.config)
+        if predicate is not None:
             output_schema(shape.schema, predicate.columns)  # a predicate that was made for another table
         return plan_read(self.client, shape, self.query, time, self.columns, predicate, self.options)
 
@@ -117,7 +121,8 @@ class Scan:
             return
         threads = self._threads(plan)
         reader = plan.reader.with_share(threads)
-        for batch in stream_batches(reader.read, plan.splits, threads):
+        read = reader.read if left is not None else partial(living_rows, reader)
+        for batch in stream_batches(read, plan.splits, threads):
             if left is not None:
                 batch = batch.slice(0, left)
                 left -= batch.num_rows
@@ -193,4 +198,4 @@ class _Count:
     split: ReadSplit
 
     def run(self) -> int:
-        return self.reader.count(self.split)
+        return count_living(self.reader, self.split)

@@ -7,6 +7,8 @@ reader, whatever the table declares: a file from before a column was added has n
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from lakebed.config.options import TableConfig
@@ -52,6 +54,21 @@ def table_shape(client: MetaClient, at: str | None = None) -> TableShape:
         history=history,
         virtual_key=_virtual_key(config, own),
     )
+
+
+def keyed_shape(client: MetaClient) -> TableShape:
+    """What writers must know of the table: as `table_shape`, with meta columns in any case."""
+    return with_made_keys(table_shape(client), client.config)
+
+
+def with_made_keys(shape: TableShape, config: TableConfig) -> TableShape:
+    """The shape with meta columns. Where the table does not fill them, readers make the key of a row from its columns
+    and know its partition by the file; the other columns are null.
+    """
+    if config.populate_meta_fields or not config.key_fields:
+        return shape
+    schema = with_meta_fields(shape.schema)
+    return replace(shape, schema=schema, rule=replace(shape.rule, key=RECORD_KEY), virtual_key=key_generator_of(config))
 
 
 def _virtual_key(config: TableConfig, schema: pa.Schema) -> KeyGenerator | None:

@@ -27,7 +27,7 @@ from lakebed.model.bucket_hash import bucket_ids
 from lakebed.model.files import BaseFile, FileSlice, LogFile
 from lakebed.model.finding import Finding, Severity
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
-from lakebed.read.shape import table_shape
+from lakebed.read.shape import keyed_shape
 from lakebed.runner import Runner
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
@@ -55,7 +55,7 @@ class _Checked:
 
 def check_rows(client: MetaClient, runner: Runner, options: ReadOptions) -> Iterator[Finding]:
     """Everything that takes a look into data files."""
-    shape = table_shape(client)
+    shape = keyed_shape(client)
     view = FileSystemView.of(client)
     names = [name for name in (RECORD_KEY, PARTITION_PATH) if name in shape.schema.names]
     schema = pa.schema([shape.schema.field(name) for name in names])
@@ -86,7 +86,7 @@ class _Task:
     key_fields: tuple[str, ...] = ()
 
     def check(self, piece: FileSlice) -> _Checked:
-        findings = [finding for file in piece.files for finding in self._check_file(file)]
+        findings = [finding for file in piece.files for finding in self._check_file(file, piece)]
         if any(finding.severity is Severity.ERROR for finding in findings) or not len(self.reader.schema):
             return _Checked(piece, tuple(findings))  # what is out of order cannot be merged by order
         try:
@@ -99,14 +99,17 @@ class _Task:
         keys = table.column(RECORD_KEY) if RECORD_KEY in table.schema.names else None
         return _Checked(piece, tuple(findings), keys)
 
-    def _check_file(self, file: BaseFile | LogFile) -> Iterator[Finding]:
+    def _check_file(self, file: BaseFile | LogFile, piece: FileSlice) -> Iterator[Finding]:
         storage, is_lsm = self.reader.storage, self.reader.shape.layout == LSM_TREE
-        yield from check_sorted_file(storage, file.path, require_mark=is_lsm)
+        generator = self.reader.shape.virtual_key
+        yield from check_sorted_file(storage, file.path, require_mark=is_lsm, generator=generator)
         if isinstance(file, LogFile):
             try:
                 blocks = open_log_file(storage, file).blocks
             except (LakebedError, FileNotFoundError):
                 return  # reported already
+            if piece.base_file is not None and piece.base_file.instant_time == file.instant_time:
+                return  # an update of a bucket while it was made, named after that
             for block in blocks:
                 if block.instant_time and block.instant_time != file.instant_time:
                     what = f"a block says it was written by {block.instant_time}, the name says {file.instant_time}"
@@ -146,7 +149,7 @@ def _buckets(client: MetaClient) -> IndexOptions | None:
     """The bucket index of a table whose buckets are counted; on a ring the groups say themselves what they hold."""
     options = IndexOptions.from_properties(client.config.properties)
     simple = options.kind is IndexKind.BUCKET and options.engine is BucketEngine.SIMPLE
-    return options if simple and client.config.populate_meta_fields else None
+    return options if simple else None
 
 
 def _check_unique(client: MetaClient, checked: Sequence[_Checked]) -> Iterator[Finding]:

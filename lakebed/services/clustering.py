@@ -1,62 +1,30 @@
 """Running clusterings that are planned: the rows of several file groups in new ones, and no answer changes.
 
-    LSM layout      slices, each merged ──► k-way merge by key, nothing folded ──► sorted files, each with its key range
-    default layout  slices, each merged ──► sort by bytes that stand for columns, on disk past the memory ──► files
-
-One task per group of the plan, wherever the runner runs it; published as a replacecommit. Rows keep the commit time and
-sequence number of the write that brought them, and their key. A group of the plan is left as it is when one of its file
-groups got other files since: whoever plans next finds it. A run that died is undone and run again under the same begin.
-A key that two file groups hold (inserts look nothing up) stays there twice: its second row goes to another file, for in
-a sorted file keys ascend.
+One task per group of the plan, wherever the runner runs it; published as a replacecommit. A group of the plan is left
+as it is when one of its file groups got other files since: whoever plans next finds it. A run that died is undone and
+run again under the same begin. A plan whose groups name nodes of a ring is a resize of buckets.
 """
 
 from __future__ import annotations
 
-import os
-import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from collections.abc import Mapping
 
 from lakebed.config.clustering_options import LAYOUT_STRATEGY, SORT_COLUMNS, ClusteringOptions
-from lakebed.config.options import ReadOptions
-from lakebed.config.write_options import WriteOptions
-from lakebed.datafile.base_file import open_base_file
-from lakebed.datafile.writers import BaseFileWriter, FileSchema, RollingBaseWriter, WriteTarget
 from lakebed.errors import CorruptTable, InvalidRequest
-from lakebed.format.names import MarkerType
-from lakebed.merge.file_group_reader import LSM_TREE, FileGroupReader, ReadSplit, merge_share
-from lakebed.merge.record_merger import MergeRule
-from lakebed.merge.runs import Run
-from lakebed.merge.sorted_merge import RUN_OVERHEAD, SMALLEST_WINDOW, open_sources, work_share
-from lakebed.merge.spill import Spill, mixed_batch
-from lakebed.merge.vectors import Ints, bool_array, truths
-from lakebed.merge.window import RunFacts
-from lakebed.merge.window_merge import order_of
-from lakebed.merge.windows import windows
 from lakebed.model.actions import ClusteringGroup, CommitMetadata, RequestedReplace, WriteStat
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import Action, Instant
-from lakebed.model.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, without_meta_fields
-from lakebed.model.schema import OPERATION as OPERATION_FIELD
-from lakebed.read.shape import table_shape
 from lakebed.runner import Runner
-from lakebed.services.clustering_order import RowOrdering, with_keys
-from lakebed.services.clustering_plan import CLUSTER, TARGET_SIZE, refuse_unclusterable
+from lakebed.services.clustering_choice import TARGET_SIZE
+from lakebed.services.clustering_plan import CHILDREN_KEY, CLUSTER, refuse_unclusterable
+from lakebed.services.clustering_rewrite import RewriteTask, rewriting_of
+from lakebed.services.resize import Resizing
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
 from lakebed.view.file_system_view import FileSystemView
-from lakebed.write.job import LEAST_SHARE, SCHEMA_KEY, narrowed, table_schema_json
-from lakebed.write.marked import marking
+from lakebed.write.job import SCHEMA_KEY, narrowed, table_schema_json
 from lakebed.write.writable import carried_schema
-
-SORT_KEY = "_lakebed_sort_key"
-PLACE = (PARTITION_PATH, FILE_NAME)
 
 
 def run_clustering(
@@ -75,11 +43,14 @@ def run_clustering(
         body = txn.snapshot.plan(txn.instant)
         if not isinstance(body, RequestedReplace) or body.clustering is None:
             raise CorruptTable("a clustering without a plan", file=txn.snapshot.active.path(planned))
-        options = _options(body.clustering.strategy_params, properties)
-        refuse_unclusterable(txn.snapshot, properties, options)
-        tasks = _tasks(txn.snapshot, body.clustering.groups)
+        options, groups = _options(body.clustering.strategy_params, properties), body.clustering.groups
+        is_resize = any(CHILDREN_KEY in group.extra for group in groups)
+        refuse_unclusterable(txn.snapshot, properties, options, is_resize=is_resize)
+        known = {**txn.snapshot.config.properties, **properties}
+        resizing = Resizing(txn.snapshot, txn.begin_time, txn.snapshot.active.path(planned), known)
+        tasks = _tasks(txn.snapshot, groups, resizing if is_resize else None)
         narrow, threads = narrowed(runner, len(tasks), memory)
-        rewriting = _rewriting(txn, options, properties, memory // threads)
+        rewriting = rewriting_of(txn, options, properties, memory // threads)
         stats: dict[str, tuple[WriteStat, ...]] = {}
         for found in narrow.map(rewriting.run, tasks, label="cluster"):
             for stat in found:
@@ -89,7 +60,10 @@ def run_clustering(
             replaced[group.partition_path] = (*replaced.get(group.partition_path, ()), group.file_id)
         schema_json = table_schema_json(rewriting.reader.shape.schema, txn.snapshot.config.name)
         extra = {**carried_schema(txn.snapshot), SCHEMA_KEY: schema_json}
-        return txn.commit(CommitMetadata(CLUSTER, stats, extra, replaced_file_ids=replaced))
+        resizing.save()
+        done = txn.commit(CommitMetadata(CLUSTER, stats, extra, replaced_file_ids=replaced))
+        resizing.mark()
+        return done
 
 
 def _options(params: Mapping[str, str], properties: Mapping[str, str]) -> ClusteringOptions:
@@ -100,209 +74,27 @@ def _options(params: Mapping[str, str], properties: Mapping[str, str]) -> Cluste
     return ClusteringOptions.from_properties(wanted)
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """Slices that are rewritten together."""
-
-    number: int
-    partition_path: str
-    slices: tuple[FileSlice, ...]
-
-
-def _tasks(snapshot: MetaClient, groups: tuple[ClusteringGroup, ...]) -> list[_Task]:
+def _tasks(snapshot: MetaClient, groups: tuple[ClusteringGroup, ...], resizing: Resizing | None) -> list[RewriteTask]:
     """The groups of a plan whose file groups hold just what they held when it was made."""
     view = FileSystemView.of(snapshot)
     known = {piece.partition_path for group in groups for piece in group.slices}
-    now = {piece.file_group: piece for path in sorted(known) for piece in view.slices(path)}
+    alive = {piece.file_group: piece for path in sorted(known) for piece in view.slices(path)}
     tasks = []
     for number, group in enumerate(groups):
-        slices = []
-        for wanted in group.slices:
-            piece = now.get(FileGroupId(wanted.partition_path, wanted.file_id))
-            names = {_name(path) for path in (wanted.base_file, *wanted.log_files) if path}
-            if piece is not None and {file.name for file in piece.files} == names:
-                slices.append(piece)
         partitions = {piece.partition_path for piece in group.slices}
-        if slices and len(slices) == len(group.slices) and len(partitions) == 1:
-            tasks.append(_Task(number, partitions.pop(), tuple(slices)))
+        now = [alive.get(FileGroupId(piece.partition_path, piece.file_id)) for piece in group.slices]
+        if resizing is not None:
+            taken = resizing.take(group, now)
+            if taken is not None:
+                tasks.append(RewriteTask(number, partitions.pop(), *taken))
+        elif now and len(partitions) == 1 and _is_as_planned(group, now):
+            tasks.append(RewriteTask(number, partitions.pop(), tuple(piece for piece in now if piece is not None)))
     return tasks
 
 
-def _rewriting(txn: Transaction, options: ClusteringOptions, properties: Mapping[str, str], memory: int) -> _Rewriting:
-    """What all tasks of a run share: a quarter of the memory to read slices, a quarter to sort or merge them, an eighth
-    for a row group, and as much again while it is encoded.
-    """
-    shape, config = table_shape(txn.snapshot), txn.snapshot.config
-    share = max(4 * LEAST_SHARE, memory)
-    chosen = WriteOptions.from_properties(properties)
-    wanted = pa.schema([item for item in shape.schema if item.name not in PLACE])  # these the writers set themselves
-    ordered = bool(options.sort_columns) and shape.layout != LSM_TREE
-    return _Rewriting(
-        FileGroupReader(txn.snapshot.storage, shape, ReadOptions(memory=share // 4), wanted),
-        FileSchema.of_table(
-            without_meta_fields(shape.schema), config.name, operation=OPERATION_FIELD in shape.schema.names
-        ),
-        replace(
-            chosen,
-            max_file_size=options.target_file_size,
-            write_buffer=min(chosen.write_buffer, share // 16),
-            row_group_size=min(chosen.row_group_size, share // 8),
-        ),
-        txn.begin_time,
-        RowOrdering(options.sort_columns, options.curve) if ordered else None,
-        bloom_filter="BLOOM" in (config.index_type or ""),
-        memory=share // 4,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Rewriting:
-    """How the tasks of one run read and write; picklable."""
-
-    reader: FileGroupReader
-    schema: FileSchema
-    options: WriteOptions
-    begin_time: str
-    ordering: RowOrdering | None
-    bloom_filter: bool
-    memory: int
-
-    def run(self, task: _Task) -> list[WriteStat]:
-        """Rewrite one group; what was written."""
-        is_lsm = self.reader.shape.layout == LSM_TREE
-        outputs = _Outputs(self, task, is_sorted=is_lsm)
-        try:
-            if is_lsm:
-                outputs.write_ascending(self._by_key(task))
-            else:
-                outputs.write(self._by_columns(task) if self.ordering is not None else self._as_they_are(task))
-            return outputs.close()
-        except BaseException:
-            outputs.abort()
-            raise
-
-    def _as_they_are(self, task: _Task) -> Iterator[pa.RecordBatch]:
-        for piece in task.slices:
-            yield from self.reader.read(ReadSplit(piece))
-
-    def _by_columns(self, task: _Task) -> Iterator[pa.RecordBatch]:
-        """All rows by their sort keys; slices are read one after the other."""
-        assert self.ordering is not None
-        sorted_by = pa.schema([self.reader.shape.schema.field(name) for name in self.ordering.columns])
-        narrow = replace(self.reader, schema=sorted_by)
-        ordering = self.ordering.learned(batch for piece in task.slices for batch in narrow.read(ReadSplit(piece)))
-
-        def opened(piece: FileSlice, rows: int) -> Iterator[pa.RecordBatch]:
-            return with_keys(_rows(self.reader, piece, rows), ordering, SORT_KEY)
-
-        runs = [
-            Run(age, is_sorted=False, open=partial(opened, piece), label=str(piece.file_group))
-            for age, piece in enumerate(task.slices, 1)
-        ]
-        schema = self.reader.schema.append(pa.field(SORT_KEY, pa.binary()))
-        for batch in _merged(runs, MergeRule(key=SORT_KEY), schema, self.memory):
-            yield batch.select(self.reader.schema.names)
-
-    def _by_key(self, task: _Task) -> Iterator[pa.RecordBatch]:
-        """All rows by record key, from all slices at once."""
-        reader = self.reader.with_share(len(task.slices))
-        runs = [self._run(reader, age, piece) for age, piece in enumerate(task.slices, 1)]
-        memory = merge_share(2 * self.memory, len(runs))
-        at_once = max(2, self.memory // RUN_OVERHEAD)
-        if len(runs) > at_once:
-            memory = min(memory, 2 * SMALLEST_WINDOW * (at_once + 1))  # more than so many are merged in passes
-        return _merged(runs, MergeRule(key=RECORD_KEY), self.reader.schema, memory)
-
-    def _run(self, reader: FileGroupReader, age: int, piece: FileSlice) -> Run:
-        """A slice as one run of a merge by key. A base file without the mark may repeat keys, also below logs."""
-        opened, base = partial(_rows, reader, piece), piece.base_file
-        if base is None:
-            return Run(age, is_sorted=True, open=opened, label=str(piece.file_group))
-        with open_base_file(reader.storage, base) as source:
-            is_sorted, row_bytes = source.is_sorted, source.row_bytes(reader.schema.names)
-        return Run(age, is_sorted, opened, row_bytes=row_bytes, label=base.path)
-
-    def open_output(self, task: _Task, stem: str, layer: int, is_sorted: bool, number: int) -> BaseFileWriter:
-        group = FileGroupId(task.partition_path, f"{stem}-{number}")
-        return BaseFileWriter(
-            marking(self.reader.storage, self.begin_time, MarkerType.CREATE),
-            WriteTarget(group, self.begin_time, f"{task.number}-{layer}-{os.getpid()}"),
-            self.schema,
-            self.options,
-            is_sorted=is_sorted,
-            bloom_filter=self.bloom_filter,
-        )
-
-
-def _rows(reader: FileGroupReader, piece: FileSlice, rows: int) -> Iterator[pa.RecordBatch]:
-    fitted = replace(reader, options=replace(reader.options, batch_rows=min(rows, reader.options.batch_rows)))
-    return fitted.read(ReadSplit(piece))
-
-
-def _merged(runs: list[Run], rule: MergeRule, schema: pa.Schema, memory: int) -> Iterator[pa.RecordBatch]:
-    """All rows of all runs by key, nothing folded."""
-    facts = RunFacts(runs, rule, schema)
-    with Spill() as spill:
-        sources = open_sources(runs, facts, spill, memory=memory, read_buffer=memory)
-        for source in sources:
-            source.fill()
-        for window in windows(sources, facts, most_bytes=work_share(memory)):
-            yield mixed_batch(window, order_of(window).order, schema)
-
-
-class _Outputs:
-    """The files of one task: one after the other, and beside them those for rows whose key is there already."""
-
-    def __init__(self, rewriting: _Rewriting, task: _Task, *, is_sorted: bool) -> None:
-        self._rewriting = rewriting
-        self._task = task
-        self._is_sorted = is_sorted
-        self._layers: list[RollingBaseWriter] = []
-        self._last: str | None = None
-        self._repeats = 0
-
-    def write(self, batches: Iterator[pa.RecordBatch]) -> None:
-        for batch in batches:
-            self._layer(0).write(batch, inserts=batch.num_rows)
-
-    def write_ascending(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Rows by key; the n-th row of a key goes to the n-th layer."""
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            counts = self._counts(batch.column(RECORD_KEY))
-            for layer in range(int(counts.max()) + 1):
-                part = batch if not counts.any() else batch.filter(bool_array(counts == layer))
-                if part.num_rows:
-                    self._layer(layer).write(part, inserts=part.num_rows)
-
-    def _counts(self, keys: pa.Array) -> Ints:
-        """By row, how many rows of the same key came before."""
-        same = np.zeros(len(keys), np.bool_)
-        same[1:] = truths(pc.equal(keys.slice(0, len(keys) - 1), keys.slice(1)))
-        places = np.arange(len(keys))
-        starts = np.maximum.accumulate(np.where(same, 0, places))
-        counts: Ints = places - starts
-        if keys[0].as_py() == self._last:
-            counts[starts == 0] += self._repeats + 1
-        self._last, self._repeats = keys[-1].as_py(), int(counts[-1])
-        return counts
-
-    def _layer(self, number: int) -> RollingBaseWriter:
-        while len(self._layers) <= number:
-            opened = partial(
-                self._rewriting.open_output, self._task, str(uuid.uuid4()), len(self._layers), self._is_sorted
-            )
-            self._layers.append(RollingBaseWriter(opened, self._rewriting.options))
-        return self._layers[number]
-
-    def close(self) -> list[WriteStat]:
-        return [file.stat for layer in self._layers for file in layer.close()]
-
-    def abort(self) -> None:
-        for layer in self._layers:
-            layer.abort()
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
+def _is_as_planned(group: ClusteringGroup, now: list[FileSlice | None]) -> bool:
+    for wanted, piece in zip(group.slices, now, strict=True):
+        names = {path.rpartition("/")[2] for path in (wanted.base_file, *wanted.log_files) if path}
+        if piece is None or {file.name for file in piece.files} != names:
+            return False
+    return True

@@ -29,7 +29,7 @@ from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import Action, Instant
 from lakebed.model.schema import FILE_NAME, PARTITION_PATH, without_meta_fields
 from lakebed.model.schema import OPERATION as OPERATION_FIELD
-from lakebed.read.shape import table_shape
+from lakebed.read.shape import keyed_shape
 from lakebed.runner import Runner
 from lakebed.services.compaction_plan import full_plan
 from lakebed.services.compaction_strategy import FULL, LOG
@@ -106,13 +106,13 @@ def _merging(txn: Transaction, options: WriteOptions | None, memory: int) -> _Me
     """What all tasks of a run share: three eighths of the memory to read and merge, a sixteenth for rows that wait,
     an eighth for a row group, and as much again while it is encoded.
     """
-    shape, config = table_shape(txn.snapshot), txn.snapshot.config
+    shape, config = keyed_shape(txn.snapshot), txn.snapshot.config
     own = without_meta_fields(shape.schema)
     share = max(2 * LEAST_SHARE, memory)
     chosen = options or WriteOptions.from_properties(config.properties)
     wanted = pa.schema([item for item in shape.schema if item.name not in PLACE])  # these the writers set themselves
     return _Merging(
-        FileGroupReader(txn.snapshot.storage, shape, ReadOptions(memory=share * 3 // 8), wanted),
+        FileGroupReader(txn.snapshot.storage, shape, ReadOptions(memory=share * 3 // 8), wanted, encoded=True),
         FileSchema.of_table(own, config.name, operation=OPERATION_FIELD in shape.schema.names),
         replace(
             chosen,
@@ -190,7 +190,9 @@ class _Merging:
     def run(self, task: _Task) -> list[WriteStat]:
         """Merge one file group; what was written."""
         if task.kind == LOG:
-            merge = MergeLogs(self.reader, self.schema, self.options, self.begin_time, self.native_logs)
+            merge = MergeLogs(
+                self.reader, self.schema, self.options, self.begin_time, self.native_logs, self.populate_meta_fields
+            )
             return merge.run(task.number, task.slice, task.known)
         return [self._full(task.number, task.slice)]
 
@@ -204,7 +206,7 @@ class _Merging:
             target,
             self.schema,
             self.options,
-            is_sorted=self.reader.shape.layout == LSM_TREE and self.populate_meta_fields,
+            is_sorted=self.reader.shape.layout == LSM_TREE,
             bloom_filter=self.bloom_filter,
             populate_meta_fields=self.populate_meta_fields,
         ) as writer:

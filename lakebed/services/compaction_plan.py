@@ -168,9 +168,7 @@ def propose(client: MetaClient, strategy: Strategy, options: CompactionOptions, 
     reader = FileGroupReader(client.storage, shape, ReadOptions(), shape.schema)
     pending = oldest_pending(client, begin) if strategy is not Strategy.FULL else None
     blocked = why_not_among_logs([], shape.rule)
-    if not client.config.populate_meta_fields:
-        blocked = "its rows carry no record key"
-    elif not client.config.version.has_native_logs and pending is not None:
+    if not client.config.version.has_native_logs and pending is not None:
         blocked = blocked or f"the write {pending} is under way"
 
     def state_of(piece: FileSlice, logs: tuple[LogState, ...]) -> GroupState:

@@ -104,6 +104,7 @@ class MergeLogs:
     options: WriteOptions
     begin_time: str
     native: bool
+    populate_meta_fields: bool = True
 
     def run(self, number: int, piece: FileSlice, known: Sequence[LogFile]) -> list[WriteStat]:
         """Merge the logs of `piece`; `known` are all logs of the group, of which earlier results may speak."""
@@ -152,6 +153,7 @@ class MergeLogs:
             tuple(shape.schema.field(name) for name in shape.rule.ordering),
             compacted_times=covered,
             has_earlier_deletes=keeps_earlier_deletes(shape.rule),
+            populate_meta_fields=self.populate_meta_fields,
         )
         token = f"{number}-0-{os.getpid()}"
         target = WriteTarget(piece.file_group, self.begin_time, token, piece.base_instant_time)

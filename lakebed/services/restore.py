@@ -40,7 +40,7 @@ from lakebed.txn.heartbeat import Heartbeat
 from lakebed.txn.instants import claim_begin
 from lakebed.txn.markers import begin_of, delete_markers
 from lakebed.txn.publish import choose_completion, publish
-from lakebed.txn.rollback import absolute_path, data_files, delete_all, roll_back, side_files
+from lakebed.txn.rollback import absolute_path, data_files, delete_all, find_files, roll_back, side_files
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 _SERVICES = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING)
@@ -254,6 +254,8 @@ def _drop_plan(client: MetaClient, pending: Instant, control: Control) -> None:
         if any(i.is_completed or i.state is State.INFLIGHT for i in states if i.action is not Action.SAVEPOINT):
             raise ConflictError(f"{pending} is being run by another writer", hint="Try again when it is done.")
         lease.confirm()
+        if pending.action is Action.CLUSTERING:  # updates of buckets that will not be
+            delete_all(client.storage, sorted(find_files(client.storage, pending.requested_time)))
         client.storage.delete([client.active.path(i) for i in states if i.action is pending.action])
         client.storage.delete([heartbeat_file(pending.requested_time)])
 

@@ -17,7 +17,8 @@ from lakebed.runner import Runner
 from lakebed.services.archival import archive
 from lakebed.services.cleaning import clean
 from lakebed.services.clustering import run_clustering
-from lakebed.services.clustering_plan import PlannedClustering, explain_clustering, schedule_clustering
+from lakebed.services.clustering_choice import PlannedClustering
+from lakebed.services.clustering_plan import explain_clustering, schedule_clustering
 from lakebed.services.compaction import run_compaction
 from lakebed.services.compaction_plan import (
     PlannedCompaction,

@@ -28,6 +28,7 @@ from lakebed.model.bucket_hash import bucket_ids, string_hashes
 from lakebed.model.record_key import partition_path_array, record_key_array
 from lakebed.model.schema_evolution import resolve
 from lakebed.spark.small import plan_text
+from lakebed.spark.task_expression import task_expression
 from lakebed.spark.udf import over_columns
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.write.job import WriteRequest
@@ -37,21 +38,32 @@ from lakebed.write.prepare import Preparation
 TASK = "_lakebed_task"
 TASKS = ("lakebed.spark.tasks", "hoodie.bulkinsert.shuffle.parallelism", "hoodie.upsert.shuffle.parallelism")
 MOST_TASKS = 2000
+GUESSED_PARTITIONS = 4
 _SPREADING = (Operation.BULK_INSERT, Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE)
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedRows:
-    """Rows in the partitions of their tasks, and the options that tasks must write with."""
+    """Rows in the partitions of their tasks, the options that tasks must write with, and what each has to check."""
 
     rows: DataFrame
     options: WriteOptions
+    check: TaskOfRow | None = None
 
 
 def place_rows(
-    df: DataFrame, plan: Preparation, client: MetaClient, request: WriteRequest, partitions: Sequence[str]
+    df: DataFrame,
+    plan: Preparation,
+    client: MetaClient,
+    request: WriteRequest,
+    partitions: Sequence[str],
+    *,
+    natively: bool = True,
 ) -> PlacedRows:
-    """The frame, its rows where they are written; `partitions` are those that the table has already."""
+    """The frame, its rows where they are written; `partitions` are those that the table has already.
+
+    `natively` lets Spark tell the tasks of rows where it can; those tasks must check what they got.
+    """
     index = IndexOptions.from_properties({**client.config.properties, **request.properties})
     spreads = index.kind is not IndexKind.BUCKET and request.operation in _SPREADING
     columns = pa.schema([plan.incoming.field(name).with_nullable(True) for name in plan.generator.columns])
@@ -63,8 +75,12 @@ def place_rows(
     partitions = [path for path in partitions if path] if client.config.partition_fields else []
     tasks = 1 if index.kind.is_global and not spreads else _task_count(df, client, request, buckets, len(partitions))
     by = TaskOfRow(plan, buckets, tasks, by_key=spreads, partitions=tuple(partitions))
-    placed = df.withColumn(TASK, over_columns(by, columns, "int")).repartitionById(tasks, F.col(TASK)).drop(TASK)
-    return PlacedRows(placed, options)
+    told = None
+    if natively and buckets is not None and tasks > 1:
+        told = task_expression(df, plan, buckets.count, buckets.hash_fields, tasks, by.known)
+    number = over_columns(by, columns, "int") if told is None else told
+    placed = df.withColumn(TASK, number).repartitionById(tasks, F.col(TASK)).drop(TASK)
+    return PlacedRows(placed, options, None if told is None else by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +106,16 @@ class TaskOfRow:
     by_key: bool = False
     partitions: tuple[str, ...] = ()
 
+    @property
+    def known(self) -> dict[str, int]:
+        return {path: number for number, path in enumerate(self.partitions)}
+
+    def of_bucket(self, partition_path: str, bucket: int) -> int:
+        """The task of a bucket's rows."""
+        apart = self.buckets.count if self.buckets is not None else 1
+        place = self._of_partitions(pa.array([partition_path], pa.string()))
+        return int((place[0] * apart + bucket) % self.tasks)
+
     def __call__(self, rows: pa.RecordBatch) -> pa.Array:
         if self.tasks == 1:
             return index_array(np.zeros(rows.num_rows, np.int64)).cast(pa.int32())
@@ -110,7 +136,7 @@ class TaskOfRow:
 
     def _of_partitions(self, paths: pa.Array) -> Ints:
         coded = paths.dictionary_encode()
-        known = {path: number for number, path in enumerate(self.partitions)}
+        known = self.known
         hashes = np.asarray(string_hashes(coded.dictionary)).astype(np.int64).tolist()
         texts = coded.dictionary.to_pylist()
         of_path = [known.get(path, at & 0x7FFFFFFF) for path, at in zip(texts, hashes, strict=True)]
@@ -144,6 +170,8 @@ def _task_count(
     per_partition = buckets.count if buckets else 1
     if not client.config.partition_fields and (buckets or request.operation not in _SPREADING):
         return min(MOST_TASKS, per_partition)
+    if not partitions:  # new ones go by their hash: with room to spare, few of them meet in a task
+        partitions = GUESSED_PARTITIONS if buckets else 1
     return min(MOST_TASKS, max(partitions * per_partition, 2 * cores(df.sparkSession)))
 
 

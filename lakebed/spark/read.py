@@ -18,13 +18,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark user knows
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
 from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit
 from lakebed.model.schema import COMMIT_TIME
+from lakebed.read.kept_vectors import SliceVectors
+from lakebed.read.living_rows import rows_by_vectors
 from lakebed.read.plan import Plan
 from lakebed.read.vectors import FileVector
 from lakebed.spark.expressions import where
@@ -33,7 +34,7 @@ from lakebed.spark.routes import SparkRoutes, routes
 from lakebed.spark.runner import task_frame
 from lakebed.spark.types import arrow_schema, conform, spark_schema
 from lakebed.spark.udf import column_of, quoted
-from lakebed.spark.vectors import SliceVectors, find_vectors
+from lakebed.spark.vectors import find_vectors
 
 FILE = "_lakebed_file"
 WORDS = "_lakebed_words"
@@ -194,7 +195,7 @@ class _Task:
     def rows(self, reader: FileGroupReader) -> Iterator[pa.RecordBatch]:
         if self.logs is None:
             return reader.read(self.split)
-        return _living_log_rows(reader, self.split, self.logs)
+        return rows_by_vectors(reader, self.split, self.logs)
 
 
 def _python_rows(spark: SparkSession, plan: Plan, tasks: Sequence[_Task]) -> DataFrame:
@@ -213,36 +214,6 @@ def _python_rows(spark: SparkSession, plan: Plan, tasks: Sequence[_Task]) -> Dat
                     yield conform(rows, wanted)
 
     return task_frame(spark, tasks).mapInArrow(run, schema)
-
-
-def _living_log_rows(
-    reader: FileGroupReader, split: ReadSplit, logs: Sequence[tuple[int, FileVector]]
-) -> Iterator[pa.RecordBatch]:
-    """Rows of the logs that the merge left alive, and that the query asks for."""
-    columns = dict.fromkeys(reader.schema.names)
-    columns.update(dict.fromkeys(reader.predicate.columns if reader.predicate is not None else ()))
-    columns.update({COMMIT_TIME: None} if reader.commits is not None else {})
-    wanted = pa.schema([reader.shape.schema.field(name).with_nullable(True) for name in columns])
-    runs = reader.without_conditions().runs(split.slice, wanted)
-    for number, vector in logs:
-        if vector.dead == vector.rows:
-            continue
-        alive = pa.Array.from_buffers(pa.bool_(), vector.rows, [None, pa.py_buffer((~vector.words).tobytes())])
-        start = 0
-        for batch in runs[number].open(reader.options.batch_rows):
-            kept = _asked_for(reader, batch.filter(alive.slice(start, batch.num_rows)))
-            start += batch.num_rows
-            if kept.num_rows:
-                yield kept.select(reader.schema.names)
-
-
-def _asked_for(reader: FileGroupReader, batch: pa.RecordBatch) -> pa.RecordBatch:
-    if reader.commits is not None:
-        known = pa.array(sorted(reader.commits), pa.string())
-        batch = batch.filter(pc.is_in(batch.column(COMMIT_TIME), value_set=known))
-    if reader.predicate is not None and batch.num_rows:
-        batch = reader.predicate.filter(batch)
-    return batch
 
 
 def _rows_of_this_process(spark: SparkSession, plan: Plan) -> DataFrame:

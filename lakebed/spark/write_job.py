@@ -1,6 +1,6 @@
 """The write pipeline on Spark, on one screen.
 
-    df ──► task of each row (Arrow UDF over key and partition columns) ──► repartitionById: the one shuffle
+    df ──► task of each row (an expression, or an Arrow UDF over key and partition columns) ──► the one shuffle
        ──► mapInArrow: the same prepare, place and write_group as without Spark ──► stats, collected ──► commit
 
 A row enters Python once and never goes back to the JVM. Rows of one file group meet in one task, so a task folds what
@@ -22,12 +22,15 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from lakebed.datafile.writers import WrittenFile
 from lakebed.errors import InvalidRequest
-from lakebed.read.shape import table_shape
+from lakebed.index.bucket import bucket_of_file_id
+from lakebed.model.files import FileGroupId
+from lakebed.read.shape import keyed_shape
 from lakebed.runner import SerialRunner
 from lakebed.spark.known_files import KnownFiles, known_files
-from lakebed.spark.placement import place_rows
+from lakebed.spark.placement import TaskOfRow, place_rows
 from lakebed.spark.runner import captured, outcome
 from lakebed.spark.small import rows_if_few
+from lakebed.spark.task_expression import MisplacedRows
 from lakebed.spark.types import arrow_schema, conform
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
@@ -58,7 +61,7 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
     if operation is Operation.UPSERT and not writer.client.config.key_fields:
         raise InvalidRequest("the table has no record key, so nothing can be updated", hint="Use insert.")
     incoming = arrow_schema(df.schema)
-    shape = table_shape(writer.client)
+    shape = keyed_shape(writer.client)
     plan = writer.plan(shape, incoming)  # whatever is wrong with the columns is said before Spark does anything
     few = rows_if_few(df, incoming, _driver_rows(writer))
     if few is not None:
@@ -67,11 +70,18 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
     with begin(writer.client, writer.control, request) as txn:
         files = known_files(txn.snapshot)
         partitions = (files or FileSystemView.of(txn.snapshot)).partitions()
-        placed = place_rows(df, plan, txn.snapshot, request, partitions)
-        request = replace(request, options=placed.options)
-        task = WriteTask(write_context(txn, request), request, plan, txn.snapshot, files)
-        rows = written_by(placed.rows, task).collect()
-        written = [file for row in rows for file in outcome(bytes(row["files"]))]
+
+        def run(*, natively: bool) -> list[WrittenFile]:
+            placed = place_rows(df, plan, txn.snapshot, request, partitions, natively=natively)
+            own = replace(request, options=placed.options)
+            task = WriteTask(write_context(txn, own), own, plan, txn.snapshot, files, placed.check)
+            rows = written_by(placed.rows, task).collect()
+            return [file for row in rows for file in outcome(bytes(row["files"]))]
+
+        try:
+            written = run(natively=True)
+        except MisplacedRows:  # what its tasks wrote is nobody's, and goes before the commit
+            written = run(natively=False)
         touched = {file.stat.partition_path for file in written}
         return commit(txn, request, written, replaced_groups(txn.snapshot, request, touched))
 
@@ -100,6 +110,8 @@ class WriteTask:
     plan: Preparation
     snapshot: MetaClient
     files: KnownFiles | None = None
+    placed_by: TaskOfRow | None = None
+    """Tells which task a bucket belongs to, where Spark placed the rows by an expression of its own."""
 
     def run(self, batches: Iterator[pa.RecordBatch], number: int, token: str) -> list[WrittenFile]:
         """Prepare, place and write the rows of one task."""
@@ -119,11 +131,22 @@ class WriteTask:
         with Scatter(self.context.memory // 2) as scatter:
             placing.pile_up(scatter, self.plan.rows(conformed, self.context.begin_time, number), ())
             found = placing.finish(scatter, self.snapshot)
-            refuse_pending_clustering(self.snapshot, (placed.target.file_group for placed in found))
+            groups = [placed.target.file_group for placed in found]
+            self._check_places(groups, number)
+            refuse_pending_clustering(self.snapshot, groups)
             for index, placed in enumerate(found):
                 group = number * GROUPS_PER_TASK + index
                 written += write_group(self.context, placed.target, placed.incoming, group, token)
         return written
+
+    def _check_places(self, groups: list[FileGroupId], number: int) -> None:
+        """Two tasks must never write one bucket: only one of its files would count."""
+        if self.placed_by is None:
+            return
+        for group in groups:
+            bucket = bucket_of_file_id(group.file_id)
+            if bucket is None or self.placed_by.of_bucket(group.partition_path, bucket) != number:
+                raise MisplacedRows(f"rows of {group} came to task {number}")
 
 
 def _in_task(task: WriteTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

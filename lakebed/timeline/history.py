@@ -399,7 +399,7 @@ def _in_order(table: pa.Table) -> pa.Table:
 
     Files come oldest first and are sorted, so mostly there is nothing to do, which numbers tell faster than texts.
     """
-    if _ascends(table[REQUESTED]):
+    if ascends(table[REQUESTED]):
         return table
     numbered = table.append_column("row", pa.array(np.arange(table.num_rows)))
     first = numbered.group_by([REQUESTED, ACTION]).aggregate([("row", "min")])
@@ -408,7 +408,7 @@ def _in_order(table: pa.Table) -> pa.Table:
     return table.take(pc.sort_indices(keyed, [("time", "ascending"), (ACTION, "ascending")]))
 
 
-def _ascends(times: pa.ChunkedArray) -> bool:
+def ascends(times: pa.ChunkedArray) -> bool:
     """Whether times strictly ascend."""
     if len(times) < 2:
         return True

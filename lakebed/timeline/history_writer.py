@@ -28,7 +28,17 @@ from lakebed.format.names import (
     parse_manifest_file,
 )
 from lakebed.format.timeline_files import ManifestEntry, parse_manifest, render_manifest, render_version
-from lakebed.timeline.history import ACTION, COMPLETED, METADATA, PLAN, REQUESTED, SORTED_KEY, History, HistoryFile
+from lakebed.timeline.history import (
+    ACTION,
+    COMPLETED,
+    METADATA,
+    PLAN,
+    REQUESTED,
+    SORTED_KEY,
+    History,
+    HistoryFile,
+    ascends,
+)
 
 STORED_SCHEMA = pa.schema(
     [
@@ -42,13 +52,15 @@ STORED_SCHEMA = pa.schema(
 )
 _FOOTER = {
     "writer.model.name": "avro",
-    SORTED_KEY: "true",
     "parquet.avro.schema": json.dumps(SCHEMAS["HoodieLSMTimelineInstant"], separators=(",", ":")),
 }
 _COLUMNS = {"instantTime": REQUESTED, "completionTime": COMPLETED, "action": ACTION, "metadata": METADATA, "plan": PLAN}
 ROW_GROUP_ROWS = 512
 """A body is looked up by reading its row group, so these are small."""
 CODEC = "snappy"
+FULL_SIZE = 16 << 20
+"""A file of this size is not merged again: a look into a small range parses a whole footer, which grows with the file,
+while one more file costs a line of the manifest."""
 _LEVELS = 10
 
 
@@ -62,11 +74,12 @@ def flush(history: History, rows: pa.Table) -> History:
 
 def compact(history: History, batch: int, target_size: int) -> History:
     """Merge the files of every level that has enough of them, lower levels first; the newest version."""
+    target = min(target_size, FULL_SIZE)
     for level in range(_LEVELS - 1):
-        files = sorted((f for f in history.files if f.name and f.name.level == level), key=lambda f: f.path)
+        files = _not_full([f for f in history.files if f.name and f.name.level == level], target)
         if len(files) < batch:
             continue
-        chosen = _first_files(files, batch, target_size)
+        chosen = _first_files(files, batch, target)
         names = [file.name for file in chosen if file.name is not None]
         first, last = min(name.min_time for name in names), max(name.max_time for name in names)
         entry = _write(history, history_file_name(first, last, level + 1), _merged(history, chosen))
@@ -83,6 +96,13 @@ def sweep(history: History, rounds: int) -> None:
     old = [name for name, number in manifests if number not in kept]
     old += [name for name in listed if parse_history_file(name) is not None and name not in named]
     history.storage.delete([f"{history.folder}/{name}" for name in old])
+
+
+def _not_full(files: Sequence[HistoryFile], target_size: int) -> list[HistoryFile]:
+    """The files behind the newest one that is full, oldest first: across it, a merged file would overlap it."""
+    ordered = sorted(files, key=lambda file: file.path)
+    full = [number for number, file in enumerate(ordered) if file.size >= target_size]
+    return ordered[full[-1] + 1 :] if full else ordered
 
 
 def _first_files(files: Sequence[HistoryFile], batch: int, target_size: int) -> list[HistoryFile]:
@@ -123,25 +143,36 @@ def _write(history: History, name: str, parts: Iterator[pa.Table]) -> ManifestEn
     path = f"{history.folder}/{name}"
     history.storage.delete([path])  # a leftover: no version names it
     with history.storage.open_output(path) as out:
-        schema = STORED_SCHEMA.with_metadata(_FOOTER)
         with pq.ParquetWriter(
             out,
-            schema,
+            STORED_SCHEMA,
             compression=CODEC,
             use_dictionary=["action"],
             write_statistics=["instantTime", "completionTime"],
             store_schema=False,
         ) as writer:
-            gathered: list[pa.Table] = []
-            for part in parts:
-                gathered.append(part)
-                if sum(item.num_rows for item in gathered) >= ROW_GROUP_ROWS:
-                    writer.write_table(pa.concat_tables(gathered), row_group_size=ROW_GROUP_ROWS)
-                    gathered = []
-            if gathered:
-                writer.write_table(pa.concat_tables(gathered), row_group_size=ROW_GROUP_ROWS)
+            before = pa.chunked_array([], pa.string())
+            is_sorted = True
+            for table in _row_groups(parts):
+                times = table["instantTime"]
+                is_sorted = is_sorted and ascends(pa.chunked_array([*before.chunks, *times.chunks]))
+                before = times.slice(len(times) - 1)
+                writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            writer.add_key_value_metadata({**_FOOTER, **({SORTED_KEY: "true"} if is_sorted else {})})
         size = out.tell()
     return ManifestEntry(name, size)
+
+
+def _row_groups(parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables of a row group and more."""
+    gathered: list[pa.Table] = []
+    for part in parts:
+        gathered.append(part)
+        if sum(item.num_rows for item in gathered) >= ROW_GROUP_ROWS:
+            yield pa.concat_tables(gathered)
+            gathered = []
+    if gathered:
+        yield pa.concat_tables(gathered)
 
 
 def _publish(history: History, entries: Sequence[ManifestEntry]) -> History:

@@ -26,6 +26,7 @@ from lakebed.format.names import (
     MarkerType,
     heartbeat_file,
     parse_instant_file,
+    parse_log_file,
 )
 from lakebed.format.timeline_files import encode_body
 from lakebed.model.actions import InstantRef, RollbackMetadata, RollbackPartition, RollbackPlan, RollbackRequest
@@ -46,7 +47,7 @@ _BATCH = 1000
 
 def roll_back(client: MetaClient, instant: Instant, control: Control) -> Instant | None:
     """Undo a pending instant; None when it is not pending any more, be it completed or undone by another."""
-    files = find_files(client.storage, instant.requested_time)  # before the lock: listing a large table takes a while
+    files = find_files(client.storage, instant.requested_time, instant.action)  # before the lock: listing takes a while
     with control.lock.hold() as lease:
         fresh = client.reload()
         rollback = pending_rollback(fresh, instant.requested_time)
@@ -78,7 +79,8 @@ def finish_rollback(client: MetaClient, rollback: Instant, control: Control) -> 
         if rollback.state is State.REQUESTED and client.active.size(_inflight(rollback)) is None:
             storage.put_if_absent(client.active.path(_inflight(rollback)), b"")
         planned = (joined(r.partition_path, _name(path)) for r in plan.requests for path in r.files)
-        files = sorted({*(path for path in planned if begin_of(_name(path)) == target), *find_files(storage, target)})
+        found = find_files(storage, target, Action(plan.instant.action))
+        files = sorted({*(path for path in planned if begin_of(_name(path)) == target), *found})
         delete_all(storage, [*files, *side_files(storage, target)])
         with control.lock.hold() as lease:
             fresh = client.reload()
@@ -129,11 +131,18 @@ def plan_rollback(client: MetaClient, instant: Instant, files: Iterable[str]) ->
     return RollbackPlan(InstantRef(begin, str(instant.action)), requests)
 
 
-def find_files(storage: Storage, begin: str) -> frozenset[str]:
-    """Data files of a begin: by its markers, and by the names in every folder, for some writers leave no markers."""
+def find_files(storage: Storage, begin: str, action: Action | None = None) -> frozenset[str]:
+    """Data files of a begin: by its markers, and by the names in every folder, for some writers leave no markers.
+
+    A clustering writes base files only. Logs with its begin are updates of buckets that it resizes, which it will need
+    when it is run again.
+    """
     marked = (m.path for m in list_markers(storage, begin) if m.io_type is not MarkerType.APPEND)
     found = {path for path in marked if begin_of(_name(path)) == begin and storage.stat(path) is not None}
-    return frozenset(found.union(path for path in data_files(storage) if begin_of(_name(path)) == begin))
+    found.update(path for path in data_files(storage) if begin_of(_name(path)) == begin)
+    if action is Action.CLUSTERING:
+        found = {path for path in found if parse_log_file(_name(path)) is None}
+    return frozenset(found)
 
 
 def forget_instant(client: MetaClient, plan: RollbackPlan) -> None:

@@ -3,7 +3,8 @@
 A file belongs to the write whose begin is in its name. It counts when that write is committed and, whenever the write's
 report is at hand, when the report names the file: a task that was tried twice may leave a second file behind, even
 after the commit, and only the report knows which attempt won. Archived reports are not fetched for this; archiving
-removes unnamed files first.
+removes unnamed files first. One kind of file bears the begin of another write: while buckets are being resized, Hudi
+writes updates also into logs of the buckets to come, named after the resize. These the report of the update names.
 
 The reports are also asked the other way round: a file that a slice needs and that no folder shows, or shows shorter
 than it was written, was lost, and an answer without it would be wrong without a sign.
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lakebed.errors import CorruptTable
+from lakebed.format.names import parse_log_file
 from lakebed.model.actions import CommitMetadata
 from lakebed.model.files import BaseFile, FileGroupId, LogFile
 from lakebed.runner import LocalRunner
@@ -33,6 +35,7 @@ class NamedFiles:
     """Partition and file id of reports without any name: of these groups every file of the commit counts."""
     written: Mapping[str, tuple[FileInfo, ...]] = field(default_factory=dict)
     """By partition, the files that the commit made; the size is 0 where the report says none."""
+    is_clustering: bool = False
 
     @classmethod
     def of(cls, commit: CommitMetadata, file: str) -> NamedFiles:
@@ -51,7 +54,7 @@ class NamedFiles:
                 if stat.path:
                     made[_name_within(partition, stat.path, file)] = stat.file_size
             written[partition] = tuple(FileInfo(joined(partition, name), size, 0) for name, size in made.items())
-        return cls(frozenset(names), frozenset(unsaid), written)
+        return cls(frozenset(names), frozenset(unsaid), written, commit.operation == "CLUSTER")
 
     def has(self, partition_path: str, file_id: str, name: str) -> bool:
         return (partition_path, name) in self.names or (partition_path, file_id) in self.unsaid
@@ -79,6 +82,10 @@ class CommitLookup(Protocol):
 
     def is_named(self, file: BaseFile | LogFile) -> bool:
         """False only for a file that its commit, whose report is at hand, does not name."""
+        ...
+
+    def writer_of(self, file: BaseFile | LogFile) -> str:
+        """The begin of the write that made the file: that in its name, but for logs of buckets to come."""
         ...
 
     def replacements(self, group: FileGroupId, oldest_begin: str) -> tuple[Replacement, ...]:
@@ -112,6 +119,7 @@ class TimelineCommits:
     _pending: dict[FileGroupId, tuple[str, ...]] | None = None
     _log_compacted: dict[tuple[str, str], str] | None = None
     _written: dict[str, list[FileInfo]] | None = None
+    _others: dict[str, str] | None = None
 
     def is_committed(self, begin: str) -> bool:
         return self.client.is_committed(begin)
@@ -122,8 +130,29 @@ class TimelineCommits:
     def is_named(self, file: BaseFile | LogFile) -> bool:
         if not self.check_names or (self._is_metadata_table and _starts_a_group(file)):
             return True
-        named = self._report(file.instant_time)
-        return named is None or named.has(file.file_group.partition_path, file.file_group.file_id, file.name)
+        named, group = self._report(file.instant_time), file.file_group
+        if named is None or named.has(group.partition_path, group.file_id, file.name):
+            return True
+        return isinstance(file, LogFile) and file.path in self._strangers()
+
+    def writer_of(self, file: BaseFile | LogFile) -> str:
+        found = self._strangers().get(file.path) if isinstance(file, LogFile) else None
+        return found or file.instant_time
+
+    def _strangers(self) -> Mapping[str, str]:
+        """Logs that bear the begin of a clustering, with the begin of the write that reports them."""
+        if self._others is None:
+            begins = [i.requested_time for i in self.client.completed_writes()] if self.check_names else []
+            clustered = {begin for begin in begins if (done := self._report(begin)) and done.is_clustering}
+            self._others = {
+                info.path: begin
+                for begin in begins
+                if clustered and begin not in clustered and (report := self._report(begin))
+                for infos in report.written.values()
+                for info in infos
+                if (log := parse_log_file(info.name)) and log.instant_time in clustered
+            }
+        return self._others
 
     def _report(self, begin: str) -> NamedFiles | None:
         if begin not in self._named:

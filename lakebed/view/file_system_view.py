@@ -114,7 +114,7 @@ class FileSystemView:
         limit = comparable(at) if at is not None else None
         found: list[GroupFiles] = []
         for group in self._committed_groups(partition_path):
-            files = group.where(lambda file: is_visible(file.instant_time))
+            files = group.where(lambda file: is_visible(file.instant_time) and is_visible(self.commits.writer_of(file)))
             if files.is_empty:
                 continue
             replacements = [

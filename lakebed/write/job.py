@@ -138,6 +138,7 @@ def write_context(txn: Transaction, request: WriteRequest, parallel: int = 1) ->
         keeps_known=request.operation.keeps_known(config, is_hashed=hashed),
         partial=request.partial,
         bloom_filter="BLOOM" in (config.index_type or ""),
+        populate_meta_fields=config.populate_meta_fields,
         memory=share // 2,
     )
 

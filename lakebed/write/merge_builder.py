@@ -25,7 +25,7 @@ from lakebed.index.options import IndexOptions
 from lakebed.merge.file_group_reader import TableShape
 from lakebed.model.record_key import key_generator_of
 from lakebed.model.schema import IS_DELETED, PARTITION_PATH, RECORD_KEY, without_meta_fields
-from lakebed.read.shape import table_shape
+from lakebed.read.shape import keyed_shape
 from lakebed.write.job import CommitResult, run_write
 from lakebed.write.merge_clauses import TARGET, BoundClause, Clause, Kind, Meeting, Verb, bind
 from lakebed.write.merge_join import MergeJoin, SourceRows
@@ -91,7 +91,7 @@ def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
     client = writer.client
     config = client.config
     reader = as_reader(merge.source)
-    shape = table_shape(client)
+    shape = keyed_shape(client)
     own = declared_schema(client, shape)
     meeting = Meeting.of(merge.on, config, own, reader.schema)
     clauses = bind(merge.clauses, config, own, reader.schema)
@@ -135,6 +135,8 @@ def _partial_columns(
     """The columns that logs will hold, when the merge only updates some of them; None to write whole rows."""
     config = writer.client.config
     wanted = writer.properties.get(PARTIAL_UPDATES, config.properties.get(PARTIAL_UPDATES, "true"))
+    if not config.populate_meta_fields:
+        return None  # readers make the key of a partial row from columns that it does not have
     if not config.is_mor or wanted.strip().lower() != "true" or not shape.rule.picks_whole_records:
         return None
     changed = {name for clause in clauses for name in clause.values}

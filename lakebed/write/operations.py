@@ -24,7 +24,7 @@ from lakebed.model.record_key import key_generator_of, record_key_array
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY, with_meta_fields, without_meta_fields
 from lakebed.read.plan import Query
 from lakebed.read.scan import Scan
-from lakebed.read.shape import table_shape
+from lakebed.read.shape import keyed_shape
 from lakebed.runner import LocalRunner, Runner
 from lakebed.timeline.clock import instant_time_now
 from lakebed.timeline.meta_client import MetaClient
@@ -34,7 +34,7 @@ from lakebed.write.assigned import assigned, check_assignable
 from lakebed.write.job import CommitResult, WriteRequest, run_write, table_schema_json
 from lakebed.write.operation import Operation
 from lakebed.write.prepare import Preparation, as_reader, plan_preparation
-from lakebed.write.writable import carried_schema, declared_schema, refuse_unwritable
+from lakebed.write.writable import carried_schema, declared_schema, refuse_other_meta_fields, refuse_unwritable
 
 DEFAULT_MEMORY = 512 << 20
 
@@ -52,6 +52,7 @@ class TableWriter:
 
     def __post_init__(self) -> None:
         refuse_unwritable(self.client.config)
+        refuse_other_meta_fields(self.client.config, self.properties)
 
     # ------------------------------------------------------------------ rows in
     def write(self, data: Any, operation: Operation, *, partial: bool = False) -> CommitResult:
@@ -63,7 +64,7 @@ class TableWriter:
         return self._write(as_reader(data), operation)
 
     def _write(self, reader: pa.RecordBatchReader, operation: Operation, *, reads: bool = False) -> CommitResult:
-        shape = table_shape(self.client)
+        shape = keyed_shape(self.client)
         plan = self.plan(shape, reader.schema)
         request = replace(self.request(operation, shape, plan), reads=reads)
         rows = plan.rows(reader, self.key_stem(), secrets.randbelow(1 << 31))
@@ -72,7 +73,7 @@ class TableWriter:
     def delete_keys(self, keys: Any) -> CommitResult:
         """Delete rows by key: values of a single key column, dicts of key columns, or an Arrow array or table."""
         config = self.client.config
-        shape = table_shape(self.client)
+        shape = keyed_shape(self.client)
         data = key_table(keys, config.key_fields, shape.schema)
         if not data.num_rows:
             return self._delete_found(())
@@ -90,12 +91,12 @@ class TableWriter:
     def delete_rows(self, data: Any) -> CommitResult:
         """Delete the keys of rows that carry the key and partition columns."""
         reader = as_reader(data)
-        shape = table_shape(self.client)
+        shape = keyed_shape(self.client)
         plan = self.plan(shape, reader.schema, deletes=True)
         return self._delete_found(plan.rows(reader, self.key_stem()))
 
     def _delete_found(self, rows: Iterable[pa.RecordBatch], *, reads: bool = False) -> CommitResult:
-        shape = table_shape(self.client)
+        shape = keyed_shape(self.client)
         request = replace(self._request_for(Operation.DELETE, shape), reads=reads)
         return run_write(self.client, self.control, request, (), self.runner, unordered_deletes(rows, shape))
 
@@ -103,13 +104,13 @@ class TableWriter:
         """Let whole partitions vanish."""
         known = FileSystemView.of(self.client).partitions()
         chosen = tuple(self._partition_named(name, known) for name in partitions)
-        shape = table_shape(self.client)
+        shape = keyed_shape(self.client)
         request = replace(self._request_for(Operation.DELETE_PARTITION, shape), partitions=chosen)
         return run_write(self.client, self.control, request, (), self.runner)
 
     def update(self, assignments: Mapping[str, str], where: str | None) -> CommitResult:
         """Set columns of the rows that a condition matches, by expressions over the row."""
-        shape = table_shape(self.client)
+        shape = keyed_shape(self.client)
         own = without_meta_fields(shape.schema)
         if not assignments:
             raise InvalidRequest("nothing to set", hint='Give set={"column": "expression"}.')
@@ -134,7 +135,7 @@ class TableWriter:
     def scan(self, columns: tuple[str, ...], where: str | Predicate | None) -> Scan:
         """Rows of the table that an operation depends on, within its part of the memory."""
         options = ReadOptions(memory=max(1 << 20, self.memory // 4))
-        return Scan(self.client, Query.SNAPSHOT, columns, where, options=options, runner=self.runner)
+        return Scan(self.client, Query.SNAPSHOT, columns, where, options=options, runner=self.runner, keyed=True)
 
     def plan(
         self, shape: TableShape, incoming: pa.Schema, *, partial: bool = False, deletes: bool = False

@@ -109,7 +109,12 @@ class Placing:
             target = self._target(snapshot, index, group, piece, is_alive)
             if target is not None:
                 rows, gone = both.get(False), both.get(True)
-                incoming = Incoming(rows.batches if rows else None, gone.batches if gone else None)
+                incoming = Incoming(
+                    rows.batches if rows else None,
+                    gone.batches if gone else None,
+                    rows.nbytes if rows else None,
+                    gone.nbytes if gone else None,
+                )
                 placed.append(Placed(target, incoming, (rows.rows if rows else 0) + (gone.rows if gone else 0)))
         return placed
 

@@ -19,10 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import StorageUnavailable
-from lakebed.merge.spill import small_batches
+from lakebed.merge.spill import sliced
 from lakebed.merge.vectors import index_array, numbers
 
 GROUP_COLUMN = "_lakebed_group"
+STORED_BATCH = 4 << 20
+"""Rows of a pile on disk come back together in so many bytes."""
 
 
 @dataclass(slots=True)
@@ -43,9 +45,9 @@ class Pile:
         if self.file is not None:
             with pa.OSFile(str(self.file), "rb") as source, pa.ipc.open_stream(source) as reader:
                 for batch in reader:
-                    yield from _sliced(batch, rows)
+                    yield from sliced(batch, rows)
         for batch in self.in_memory:
-            yield from _sliced(batch, rows)
+            yield from sliced(batch, rows)
 
 
 class Scatter:
@@ -53,6 +55,7 @@ class Scatter:
 
     def __init__(self, memory: int) -> None:
         self._memory = memory
+        self._stored = min(STORED_BATCH, max(1, memory // 64))
         self._held = 0
         self._piles: dict[int, Pile] = {}
         self._folder: Path | None = None
@@ -103,7 +106,7 @@ class Scatter:
                 pile.sink = pa.OSFile(str(pile.file), "wb")
                 pile.writer = pa.ipc.new_stream(pile.sink, pile.in_memory[0].schema)
             for part in pile.in_memory:
-                for piece in small_batches(part):
+                for piece in sliced(part, max(16, self._stored * part.num_rows // max(part.nbytes, 1))):
                     pile.writer.write_batch(piece)
         except OSError as error:
             raise StorageUnavailable(f"cannot spill incoming rows to disk: {error}") from error
@@ -136,8 +139,3 @@ def _close(pile: Pile) -> None:
     if pile.sink is not None:
         pile.sink.close()
         pile.sink = None
-
-
-def _sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)

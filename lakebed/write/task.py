@@ -75,6 +75,8 @@ class WriteContext:
     """Rows go beside those of the same key that a file holds already: inserts that look nothing up (default layout)."""
     partial: bool = False
     bloom_filter: bool = False
+    populate_meta_fields: bool = True
+    """Whether files keep the meta columns of rows; on their way rows carry them in any case."""
     memory: int = 256 << 20
 
 
@@ -84,6 +86,8 @@ class Incoming:
 
     rows: OpenRows | None = None
     deletes: OpenRows | None = None
+    rows_bytes: int | None = None
+    deletes_bytes: int | None = None
 
 
 def write_group(
@@ -113,7 +117,7 @@ def _create(
     ensure_partition(context, target.file_group.partition_path)
     writer = RollingBaseWriter(lambda number: _open_base(context, target, token, number, context.fold), options)
     try:
-        for batch in _new_rows(context, incoming.rows):
+        for batch in _new_rows(context, incoming.rows, incoming.rows_bytes):
             writer.write(numbers.stamp(batch), inserts=batch.num_rows)
         return writer.close()
     except BaseException:
@@ -133,7 +137,7 @@ def _merge(
     replaced = Replaced(brought, context.memory // 4)
     runs[0] = replace(runs[0], open=replaced.watching(runs[0].open))
     if context.keeps_known and incoming.rows is not None:
-        merged, is_sorted = _beside(context, runs, incoming.rows), False
+        merged, is_sorted = _beside(context, runs, incoming), False
     else:
         is_sorted = context.shape.layout == "lsm_tree"
         merge = sorted_merge if is_sorted else hash_merge
@@ -172,38 +176,47 @@ def _append(
 
 
 # ---------------------------------------------------------------------- pieces
-def _new_rows(context: WriteContext, rows: OpenRows) -> Iterator[pa.RecordBatch]:
+def _new_rows(context: WriteContext, rows: OpenRows, nbytes: int | None) -> Iterator[pa.RecordBatch]:
     """The rows of a batch as they go into a base file: one per key, or all of them in their order."""
     if not context.fold:
         yield from stamped(rows(context.options.row_group_rows), context.schema.arrow, context.begin_time)
         return
     rule = _batch_rule(context.shape.rule)
-    yield from sorted_merge([_rows_run(context, rows)], rule, context.schema.arrow, memory=context.memory)
+    yield from sorted_merge([_rows_run(context, rows, nbytes)], rule, context.schema.arrow, memory=context.memory)
 
 
-def _beside(context: WriteContext, runs: list[Run], rows: OpenRows) -> Iterator[pa.RecordBatch]:
+def _beside(context: WriteContext, runs: list[Run], incoming: Incoming) -> Iterator[pa.RecordBatch]:
     """What is there as it is, then the new rows."""
     yield from hash_merge(runs, context.shape.rule, context.schema.arrow, memory=context.memory)
-    yield from _new_rows(context, rows)
+    if incoming.rows is not None:
+        yield from _new_rows(context, incoming.rows, incoming.rows_bytes)
 
 
-def _rows_run(context: WriteContext, rows: OpenRows, age: int = 1) -> Run:
+def _rows_run(context: WriteContext, rows: OpenRows, nbytes: int | None, age: int = 1) -> Run:
     return Run(
         age=age,
         is_sorted=False,
         open=lambda wanted: stamped(rows(wanted), context.schema.arrow, context.begin_time),
         instant_time=context.begin_time,
+        nbytes=nbytes,
         label="the incoming rows",
     )
 
 
 def _incoming_runs(context: WriteContext, incoming: Incoming, age: int) -> list[Run]:
     """The rows and the deletes of a write, above everything that is there."""
-    runs = [] if incoming.rows is None else [_rows_run(context, incoming.rows, age)]
+    runs = [] if incoming.rows is None else [_rows_run(context, incoming.rows, incoming.rows_bytes, age)]
     if incoming.deletes is not None:
-        deletes = incoming.deletes
         runs.append(
-            Run(age + 1, False, deletes, is_delete=True, instant_time=context.begin_time, label="the incoming deletes")
+            Run(
+                age + 1,
+                False,
+                incoming.deletes,
+                is_delete=True,
+                instant_time=context.begin_time,
+                nbytes=incoming.deletes_bytes,
+                label="the incoming deletes",
+            )
         )
     return runs
 
@@ -240,6 +253,7 @@ def _open_base(
         context.options,
         is_sorted=is_sorted,
         bloom_filter=context.bloom_filter,
+        populate_meta_fields=context.populate_meta_fields,
     )
 
 
@@ -250,6 +264,7 @@ def _open_log(context: WriteContext, target: GroupTarget, token: str) -> LogWrit
         ordering,
         is_partial=context.partial,
         has_earlier_deletes=_may_delete_first(context.shape.rule, context.schema.arrow),
+        populate_meta_fields=context.populate_meta_fields,
     )
     base = target.slice.base_file if target.slice else None
     where = WriteTarget(target.file_group, context.begin_time, token, base.instant_time if base else None)

@@ -46,6 +46,7 @@ def hudi_options(kind: Kind, name: str) -> dict[str, str]:
         "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING" if kind.by_event_time else "COMMIT_TIME_ORDERING",
         "hoodie.logfile.data.block.format": kind.blocks,
         "hoodie.metadata.enable": "false",
+        "hoodie.populate.meta.fields": str(kind.meta_fields).lower(),
         "hoodie.bucket.index.num.buckets": str(BUCKETS),
         "hoodie.bucket.index.hash.field": ",".join(kind.key_fields),
         "hoodie.index.bloom.num_entries": "200",

@@ -31,6 +31,7 @@ FACTORS: Mapping[str, tuple[Any, ...]] = {
     "ordering": ("one", "several", "none"),
     "blocks": ("avro", "parquet"),
     "operation": OPERATIONS,
+    "meta_fields": (True, False),
 }
 BUCKETS = 2
 TIME_FORMATS = {"plain": "yyyy/MM/dd", "hive": "yyyy-MM-dd"}
@@ -52,14 +53,17 @@ class Kind:
     ordering: str = "one"
     blocks: str = "avro"
     operation: str = "upsert"
+    meta_fields: bool = True
 
     def __str__(self) -> str:
-        words = (f"v{part}" if isinstance(part, int) else part for part in astuple(self))
-        return "-".join(words)
+        words = [f"v{part}" if isinstance(part, int) else part for part in astuple(self)[:-1]]
+        return "-".join(words if self.meta_fields else [*words, "bare"])
 
     @property
     def is_possible(self) -> bool:
         if self.table_type == "cow" and (self.index == "consistent_bucket" or self.blocks == "parquet"):
+            return False
+        if not self.meta_fields and (self.keys == "timestamp" or "bloom" in self.index):
             return False
         if self.keys == "flat" and (self.paths != "plain" or self.operation.endswith("_partitions")):
             return False
@@ -188,6 +192,7 @@ def create_arguments(kind: Kind) -> dict[str, Any]:
         "num_buckets": BUCKETS if kind.is_hashed else None,
         "properties": {
             "hoodie.table.version": str(kind.version),
+            "hoodie.populate.meta.fields": str(kind.meta_fields).lower(),
             "hoodie.datasource.write.hive_style_partitioning": str(kind.hive_style).lower(),
             "hoodie.datasource.write.partitionpath.urlencode": str(kind.url_encode).lower(),
             **kind.time_properties,

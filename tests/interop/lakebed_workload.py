@@ -154,7 +154,7 @@ class LakebedWorkload:
         merge = self.table.merge(self.table_of([*source, self.row(901)]), on=on)
         self._done(merge.when_matched_update(set={"txt": "s.txt", "v": "s.v"}).execute())
         changes = {place: {"txt": row["txt"], "v": row["v"]} for place, row in zip(chosen, source, strict=True)}
-        self.model.update(changes, partial=self.kind.is_mor)
+        self.model.update(changes, partial=self.kind.is_mor and self.kind.meta_fields)
 
     def do_overwrite(self) -> None:
         rows = self.new_rows(2 * self.batch)

@@ -23,6 +23,8 @@ from .hudi_writer import Done
 from .kinds import Kind
 from .rows import (
     COMMIT_TIME,
+    FILE_NAME,
+    META_COLUMNS,
     PARTITION_PATH,
     RECORD_KEY,
     Answer,
@@ -72,7 +74,7 @@ class WriteJudge:
             theirs = self._theirs({QUERY_TYPE: "read_optimized"})
             yield from self._each_other("Hudi's read-optimized answer", snapshot, theirs, {})
             return
-        ours = from_arrow(lakebed.open(self.path).scan(query="read_optimized").to_arrow())
+        ours = self._typed(from_arrow(lakebed.open(self.path).scan(query="read_optimized").to_arrow()))
         theirs = self._theirs({QUERY_TYPE: "read_optimized"})
         yield from self._each_other("Hudi's read-optimized answer", ours, theirs, {})
         for place, row in _by_place(theirs).items():
@@ -80,7 +82,9 @@ class WriteJudge:
                 yield f"the read-optimized row of {place} is no version that was ever written: {row}"
 
     def incremental(self, after: int) -> Iterator[str]:
-        """What came after write number `after`."""
+        """What came after write number `after`; rows without meta fields do not know."""
+        if not self.kind.meta_fields:
+            return
         start = self.instants[after - 1].completion
         ours = from_arrow(lakebed.open(self.path).incremental(start=start).to_arrow())
         wanted = {place: version for place, version in self.model.rows.items() if version.write > after}
@@ -120,7 +124,8 @@ class WriteJudge:
 
     def _cells(self, place: Place, version: Version) -> Iterator[Any]:
         assert version.row is not None
-        yield from (self.instants[version.write - 1].begin, place[1], place[0])
+        begin = self.instants[version.write - 1].begin if self.kind.meta_fields else None
+        yield from (begin, place[1], place[0])
         for name, kind in self.kinds.items():
             yield plain(version.row[name], kind)
 
@@ -132,18 +137,30 @@ class WriteJudge:
         return {self._shown(place, version) for version in story if version.row is not None}
 
     def _ours(self) -> Answer:
-        return from_arrow(lakebed.open(self.path).scan().to_arrow())
+        return self._typed(from_arrow(lakebed.open(self.path).scan().to_arrow()))
 
     def _theirs(self, options: Mapping[str, str] | None = None) -> Answer:
         return self._typed(from_json(self.hudi.read(self.path, options)))
 
     def _typed(self, answer: Answer) -> Answer:
-        """Hudi shows the column of a timestamp-based key generator as text."""
+        """Hudi shows the column of a timestamp-based key generator as text; rows without meta fields are dressed."""
+        if not self.kind.meta_fields:
+            return self._dressed(answer)
         if self.kind.keys != "timestamp" or "at_ms" not in answer.columns:
             return answer
         at = answer.columns.index("at_ms")
         rows = (row if row[at] is None else (*row[:at], int(row[at]), *row[at + 1 :]) for row in answer.rows)
         return Answer(answer.columns, (*answer.types[:at], "bigint", *answer.types[at + 1 :]), tuple(rows))
+
+    def _dressed(self, answer: Answer) -> Answer:
+        """Rows that carry no meta fields, with the key and path that their columns make."""
+        filled = [row for row in answer.dicts() if any(row.get(name) for name in META_COLUMNS if name != FILE_NAME)]
+        assert not filled, f"meta fields are filled: {filled[0]}"
+        own = answer.select(name for name in answer.columns if name not in META_COLUMNS)
+        rows = tuple(
+            (None, self.kind.record_key(row), self.kind.partition_path(row), *row.values()) for row in own.dicts()
+        )
+        return Answer((COMMIT_TIME, RECORD_KEY, PARTITION_PATH, *own.columns), ("string",) * 3 + own.types, rows)
 
     def _special(self, after: int) -> dict[Place, str]:
         found = ((place, written_difference(self.model, place, after)) for place in self.model.story)

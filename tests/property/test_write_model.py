@@ -21,9 +21,11 @@ import pytest
 
 import lakebed
 from lakebed.datafile.sorted_check import check_sorted_file
+from lakebed.model.record_key import key_generator_of
 from lakebed.model.schema import COMMIT_TIME, META_FIELD_NAMES, PARTITION_PATH, RECORD_KEY
 from lakebed.storage.open import open_storage
 from lakebed.table import Table
+from lakebed.timeline.meta_client import MetaClient
 from tests.property.write_model import IS_DELETED, Model, Place, Row, Version
 
 KEYS = 16
@@ -37,6 +39,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "layout": ("lsm_tree", "default"),
     "partitioned": (True, False),
     "event_time": (True, False),
+    "meta_fields": (True, False),
 }
 
 
@@ -51,16 +54,19 @@ class Kind:
     layout: str
     partitioned: bool
     event_time: bool
+    meta_fields: bool
 
     def __str__(self) -> str:
         words = [self.index, self.keys, self.logs.replace(" ", "."), self.table_type, self.layout]
-        words += ["parts"] * self.partitioned + ["event"] * self.event_time
+        words += ["parts"] * self.partitioned + ["event"] * self.event_time + ["bare"] * (not self.meta_fields)
         return "-".join(words)
 
     @property
     def is_possible(self) -> bool:
         hashed = "bucket" in self.index
         if self.keys == "none" and (hashed or self.event_time):
+            return False
+        if not self.meta_fields and (self.keys == "none" or "bloom" in self.index):
             return False
         return not (self.index == "consistent_bucket" and self.table_type == "cow")
 
@@ -132,7 +138,10 @@ class Workload:
             log_format=log_format,
             index=kind.index,
             num_buckets=3 if kind.is_hashed else None,
-            properties={"hoodie.table.version": version},
+            properties={
+                "hoodie.table.version": version,
+                "hoodie.populate.meta.fields": str(kind.meta_fields).lower(),
+            },
         )
         self.model = Model(
             key_of=lambda row: tuple(row[name] for name in key_columns or ["v"]),
@@ -290,12 +299,17 @@ class Workload:
         self.same(table.scan().to_arrow(), self.model.rows)
         for number, instant in enumerate(self.instants):
             self.same(table.scan(as_of=instant).to_arrow(), self.model.snapshots[number])
-        for number, completion in enumerate(self.completions[:-1]):
+        for number, completion in enumerate(self.completions[:-1] if self.kind.meta_fields else []):
             self.same(table.incremental(completion).to_arrow(), self.model.changed_after(number))
         self.check_files(table)
 
     def same(self, found: pa.Table, wanted: dict[Place, Version]) -> None:
         rows = found.to_pylist()
+        if not self.kind.meta_fields:
+            places = [(self.model.partition_of(row), self.model.key_of(row)) for row in rows]
+            assert len(set(places)) == len(places), "a key is there twice"
+            assert dict(zip(places, rows, strict=True)) == {place: version.row for place, version in wanted.items()}
+            return
         keys = [(row[PARTITION_PATH], row[RECORD_KEY]) for row in rows]
         assert len(set(keys)) == len(keys), "a key is there twice"
         held = {}
@@ -308,11 +322,12 @@ class Workload:
         if self.kind.layout != "lsm_tree":
             return
         storage = open_storage(self.url)
+        generator = None if self.kind.meta_fields else key_generator_of(MetaClient.open(storage).config)
         for piece in table.inspect.file_slices().to_pylist():
             names = [*filter(None, [piece["base_file"]]), *piece["logs"]]
             folder = f"{piece['partition']}/" if piece["partition"] else ""
             for name in names:
-                assert check_sorted_file(storage, f"{folder}{name}") == []
+                assert check_sorted_file(storage, f"{folder}{name}", generator=generator) == []
 
 
 def run(kind: Kind, seed: int, steps: int = STEPS) -> None:

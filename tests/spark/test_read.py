@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import lakebed
 from lakebed.storage.open import open_storage
 from tests.conftest import GOLDEN_NAMES, expected
-from tests.spark.tables import PARTS, assert_same, frame, make_table, rows
+from tests.spark.tables import PARTS, SCHEMA, assert_same, frame, make_table, row, rows
 
 
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
@@ -106,6 +107,20 @@ def test_rows_pruned_in_spark_are_those_of_the_merged_table(native: lakebed.Tabl
     frame = native.scan().to_df(spark)
     assert frame.where("version = 1").count() == native.scan(filter="version = 1").count() == 9
     assert frame.select("id").where("version = 2").count() == native.scan(filter="version = 2").count()
+
+
+@pytest.mark.parametrize("key", ["id", "version", ["id", "small"]], ids=str)
+@pytest.mark.parametrize("log_format", ["v1", "v2"])
+def test_rows_without_meta_fields(key: Any, log_format: str, tmp_path: Path, spark: Any) -> None:
+    settings = {"record_key": key, "partition_by": "part", "num_buckets": 2, "log_format": log_format}
+    table = lakebed.create(tmp_path / "t", SCHEMA, **settings, properties={"hoodie.populate.meta.fields": "false"})
+    known = [{**row(number), "version": number, "small": number} for number in range(60)]
+    table.bulk_insert(pa.Table.from_pylist(known, schema=SCHEMA))
+    table.upsert(pa.Table.from_pylist([{**known[n], "flag": True} for n in range(0, 60, 3)], schema=SCHEMA))
+    table.delete(where="version % 7 = 0")
+    assert table.scan().count() == 51
+    assert_same(spark, table.scan())
+    assert_same(spark, table.scan(columns=["flag"], filter="flag AND version > 20"))
 
 
 def test_read_function(native: lakebed.Table, spark: Any) -> None:

@@ -186,11 +186,22 @@ def test_without_meta_fields_the_columns_are_empty_and_the_footer_silent() -> No
     storage = MemoryStorage()
     written = write(storage, [rows(keys_to(5)).select(COLUMNS.names)], is_sorted=False, populate_meta_fields=False)
     file = parquet(storage, written.stat.path or "")
-    assert set(file.read(["_hoodie_record_key"]).column(0).to_pylist()) == {""}
+    assert file.read(["_hoodie_record_key"]).column(0).null_count == 5
     assert not {FOOTER_KEY.encode(), MIN_KEY.encode()} & set(file.metadata.metadata)
     assert (written.min_key, written.max_key) == (None, None)
-    with pytest.raises(InvalidRequest, match="sorted"):
-        write(storage, [], populate_meta_fields=False)
+
+
+def test_without_meta_fields_the_order_of_rows_is_checked_and_marked_all_the_same() -> None:
+    storage = MemoryStorage()
+    written = write(storage, [rows(keys_to(5))], populate_meta_fields=False)
+    with open_base_file(storage, written.stat.path or "") as source:
+        assert source.is_sorted
+        assert source.is_sorted_by_made_key
+        assert source.key_range is None
+    with pytest.raises(InvalidRequest, match="ascend"):
+        write(storage, [rows(keys_to(5)), rows(keys_to(5))], populate_meta_fields=False)
+    with pytest.raises(InvalidRequest, match="_hoodie_record_key"):
+        write(storage, [rows(keys_to(5)).select(COLUMNS.names)], populate_meta_fields=False)
 
 
 def test_a_file_without_rows_is_legal() -> None:

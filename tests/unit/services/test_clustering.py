@@ -21,7 +21,7 @@ from lakebed.model.actions import CommitMetadata, RequestedReplace
 from lakebed.model.files import FileSlice
 from lakebed.model.finding import Severity
 from lakebed.model.instant import Action
-from lakebed.services.clustering_plan import chosen_partitions, pack
+from lakebed.services.clustering_choice import chosen_partitions, pack
 from lakebed.services.drop_metadata import remove_metadata
 from lakebed.storage.open import open_storage
 from lakebed.table import Table
@@ -269,7 +269,6 @@ def test_any_mix_of_writes_and_services(kind: str) -> None:
     ("settings", "options", "reason"),
     [
         ({"index": "bucket"}, {}, "the bucket of a row follows from its key"),
-        ({"index": "consistent_bucket"}, {}, "split and merge buckets"),
         ({"index": "simple"}, {SORT: "v"}, "sorted by record key, not by v"),
         ({"index": "simple"}, {SORT: "id,v", CURVE: "hilbert"}, "hilbert of id, v"),
         ({"index": "simple", "layout": "default"}, {SORT: "nope"}, "no column 'nope'"),

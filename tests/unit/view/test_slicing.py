@@ -117,6 +117,9 @@ class Commits:
     def completion_time(self, begin: str) -> str | None:
         return self.done.get(begin)
 
+    def writer_of(self, file: BaseFile | LogFile) -> str:
+        return file.instant_time
+
     def is_named(self, file: BaseFile | LogFile) -> bool:
         return True
 

@@ -102,6 +102,6 @@ def test_a_bucket_table_of_real_hudi_needs_its_count(golden_copy: Callable[[str]
     with pytest.raises(lakebed.InvalidRequest, match="bucket"):
         lakebed.open(path, num_buckets=1, drop_metadata=True).upsert(rows)
     count = t.scan().count()
-    lakebed.open(path, num_buckets=max(4, buckets), drop_metadata=True).upsert(rows)
+    lakebed.open(path, num_buckets=buckets, drop_metadata=True).upsert(rows)
     assert t.refresh().scan().count() == count
     assert t.inspect.file_slices().column("file_id").to_pylist() == groups

@@ -116,7 +116,6 @@ def test_a_table_without_keys_takes_inserts_only() -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("cow_virtualkeys_v9", "meta fields"),
         ("mor_cdc_v9", "captures changes"),
         ("orc_cow_v9", "base files"),
     ],

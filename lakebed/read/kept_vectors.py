@@ -1,0 +1,108 @@
+"""Merge vectors that were made already: they depend on nothing but the files of a slice, and files never change.
+
+A repeated read then merges nothing. Kept per process, the newest ones, within a budget of bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from lakebed.datafile.parquet_metadata import Footers
+from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit, none_missing
+from lakebed.merge.merge_vector import merge_vectors
+from lakebed.read.vectors import FileVector, slice_vectors
+
+KEPT_BYTES = 256 << 20
+_PARSED = 8
+"""A footer and what was made of it, in bytes per stored byte."""
+_Key = tuple[str, tuple[tuple[str, int], ...], str, str, frozenset[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceVectors:
+    """What is dead in a slice: in files that any Parquet reader takes, and in other logs, by number of the run."""
+
+    files: tuple[FileVector, ...]
+    logs: tuple[tuple[int, FileVector], ...] = ()
+    footers: Footers = field(default_factory=dict, compare=False, repr=False)
+    """What was read of the files on the way, for whoever reads them next."""
+
+    @property
+    def nbytes(self) -> int:
+        words = sum(vector.words.nbytes for vector in (*self.files, *(vector for _, vector in self.logs)))
+        return words + sum(_PARSED * len(footer.data) for footer in self.footers.values())
+
+    @property
+    def has_winners(self) -> bool:
+        return any(vector.dead < vector.rows for _, vector in self.logs)
+
+
+def vectors_for_engines(reader: FileGroupReader, split: ReadSplit) -> SliceVectors | None:
+    """What an engine needs that reads Parquet itself; None where files do not hold the columns as the table does."""
+    if reader.why_not_native(split) is None:
+        files = slice_vectors(reader, split)
+        return None if files is None else SliceVectors(tuple(files))
+    if not reader.fits_natively(ReadSplit(replace(split.slice, log_files=()))):
+        return None
+    vectors = vectors_by_run(reader, split)
+    return None if vectors is None else SliceVectors((vectors.logs[0][1],), vectors.logs[1:])
+
+
+def vectors_by_run(reader: FileGroupReader, split: ReadSplit) -> SliceVectors | None:
+    """The vector of every run that holds rows, whatever its format; None where rows are combined, not chosen."""
+    footers: Footers = {}
+    with none_missing():
+        runs = reader.without_conditions().runs(split.slice, pa.schema([]), footers=footers)
+        if not reader.shape.rule.picks_whole_records or any(run.is_partial for run in runs):
+            return None
+        made = merge_vectors(runs, reader.shape.rule, memory=reader.options.memory)
+    vectors = [FileVector(run.label or "", v.rows, v.dead, v.words) for run, v in zip(runs, made, strict=True)]
+    by_number = ((number, vectors[number]) for number, run in enumerate(runs) if not run.is_delete)
+    return SliceVectors((), tuple(by_number), footers)
+
+
+def key_of(reader: FileGroupReader, split: ReadSplit, kind: str) -> _Key:
+    """What vectors depend on."""
+    files = tuple((file.path, file.size) for file in split.slice.files)
+    return (reader.storage.url, files, str(reader.shape.schema), repr(reader.shape.rule), reader.committed, kind)
+
+
+@dataclass(slots=True)
+class KeptVectors:
+    """The newest vectors, within a budget; `None` is worth keeping, too: those files do not fit."""
+
+    budget: int = KEPT_BYTES
+    _kept: dict[_Key, SliceVectors | None] = field(default_factory=dict)
+    _held: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __contains__(self, key: _Key) -> bool:
+        return key in self._kept
+
+    def get(self, key: _Key) -> SliceVectors | None:
+        return self._kept.get(key)
+
+    def put(self, key: _Key, vectors: SliceVectors | None) -> None:
+        with self._lock:
+            if key in self._kept:
+                return
+            self._kept[key] = vectors
+            self._held += _cost(vectors)
+            while self._held > self.budget:
+                self._held -= _cost(self._kept.pop(next(iter(self._kept))))
+
+    def clear(self) -> None:
+        """Forget all of them: for measurements, and for whoever wants the memory back."""
+        with self._lock:
+            self._kept.clear()
+            self._held = 0
+
+
+def _cost(vectors: SliceVectors | None) -> int:
+    return 512 + (vectors.nbytes if vectors is not None else 0)
+
+
+KEPT = KeptVectors()

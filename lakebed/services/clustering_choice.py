@@ -1,0 +1,185 @@
+"""Which slices a clustering takes: small ones that no other plan speaks of, in groups, and why not the rest.
+
+In the LSM layout slices with neighbouring keys go together, so that the files of a partition end up with key ranges of
+their own. What a clustering has left in the same order before is not taken again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakebed.config.clustering_options import LAYOUT_STRATEGY, SORT_COLUMNS, ClusteringOptions, PartitionFilter
+from lakebed.config.options import TableConfig
+from lakebed.datafile.base_file import open_base_file
+from lakebed.datafile.parquet_source import ParquetSource
+from lakebed.format.hashing_meta import HashingNode
+from lakebed.merge.file_group_reader import LSM_TREE
+from lakebed.model.actions import RequestedReplace
+from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.instant import Action, Instant
+from lakebed.runner import LocalRunner
+from lakebed.storage.storage import Storage
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.view.file_system_view import FileSystemView
+
+TARGET_SIZE = "hoodie.clustering.plan.strategy.target.file.max.bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """What becomes of the buckets of one group, and which ring that was decided on."""
+
+    children: tuple[HashingNode, ...]
+    seq_no: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedClustering:
+    """Slices that go together, those that stay with the reason why, and the instant that stands for it, if any."""
+
+    groups: tuple[tuple[FileSlice, ...], ...] = ()
+    left: Mapping[FileGroupId, str] | None = None
+    instants: tuple[Instant, ...] = ()
+    resizes: tuple[Resize, ...] = ()
+    """By group, what happens to buckets under consistent hashing; empty elsewhere."""
+
+    def __bool__(self) -> bool:
+        return bool(self.instants)
+
+    def explain(self) -> str:
+        """A line per file group: what happens to it, or why nothing does."""
+        lines = []
+        for number, group in enumerate(self.groups):
+            with_it = f"with {len(group) - 1} others" if len(group) > 1 else "alone"
+            what = f", {self.resizes[number].what}" if self.resizes else ""
+            lines += [f"{piece.file_group}: group {number}, {with_it}{what}, {piece.size} bytes" for piece in group]
+        lines += [f"{group}: stays, {reason}" for group, reason in (self.left or {}).items()]
+        return "\n".join(lines) or "the table has no file groups"
+
+
+def is_clustering(client: MetaClient, instant: Instant) -> bool:
+    """Whether a completed write is a clustering."""
+    planned = client.active.requested(instant) if instant.action is Action.REPLACE_COMMIT else None
+    return planned is not None and planned.action is Action.CLUSTERING
+
+
+def params_of(config: TableConfig, options: ClusteringOptions) -> dict[str, str]:
+    """What whoever runs the plan must know of the options: the order of rows, and the size of files."""
+    found = {TARGET_SIZE: str(options.target_file_size)}
+    if options.sort_columns and config.layout != LSM_TREE:
+        found |= {SORT_COLUMNS: ",".join(options.sort_columns), LAYOUT_STRATEGY: str(options.curve)}
+    return found
+
+
+def propose(client: MetaClient, options: ClusteringOptions) -> PlannedClustering:
+    """What would be rewritten of the table as it is now, and why not the rest."""
+    busy = busy_groups(client)
+    view = FileSystemView.of(client)
+    params = params_of(client.config, options)
+    by_key = client.config.layout == LSM_TREE
+    groups: list[tuple[FileSlice, ...]] = []
+    left: dict[FileGroupId, str] = {}
+    for partition in chosen_partitions(view.partitions(), options):
+        eligible = []
+        for piece in view.slices(partition):
+            reason = busy.get(piece.file_group) or _too_large(piece, options)
+            if reason is None:
+                eligible.append(piece)
+            else:
+                left[piece.file_group] = reason
+        for group in pack(_in_turn(client.storage, eligible, options, by_key=by_key), options.max_group_bytes):
+            reason = _nothing_to_gain(client, group, params, options)
+            if reason is None and len(groups) >= options.max_groups:
+                reason = "this plan is full"
+            if reason is None:
+                groups.append(group)
+            else:
+                left.update((piece.file_group, reason) for piece in group)
+    return PlannedClustering(tuple(groups), left)
+
+
+def chosen_partitions(partitions: Iterable[str], options: ClusteringOptions) -> list[str]:
+    """The partitions that a plan looks at; the newest are those whose names come last."""
+    found = sorted(partitions)
+    if options.partitions:
+        found = [one for one in found if one in options.partitions]
+    if options.partition_pattern:
+        found = [one for one in found if re.fullmatch(options.partition_pattern, one)]
+    if options.partition_filter is PartitionFilter.RECENT_DAYS:
+        return found[::-1][options.skip_latest : options.skip_latest + options.lookback]
+    if options.partition_filter is PartitionFilter.SELECTED_PARTITIONS:
+        low, high = options.first_partition, options.last_partition
+        found = [one for one in found if (low is None or one >= low) and (high is None or one <= high)]
+    return found
+
+
+def pack(pieces: Sequence[FileSlice], most_bytes: int) -> list[tuple[FileSlice, ...]]:
+    """Neighbours together as long as they fit; a slice that does not fit with any stands alone."""
+    groups: list[list[FileSlice]] = []
+    held = 0
+    for piece in pieces:
+        if not groups or held + piece.size > most_bytes:
+            groups.append([])
+            held = 0
+        groups[-1].append(piece)
+        held += piece.size
+    return [tuple(group) for group in groups]
+
+
+def _in_turn(
+    storage: Storage, pieces: Sequence[FileSlice], options: ClusteringOptions, *, by_key: bool
+) -> list[FileSlice]:
+    """Large slices first, as Hudi packs them; by smallest key where rows stay in key order and one group is too few."""
+    if not by_key or sum(piece.size for piece in pieces) <= options.max_group_bytes:
+        return sorted(pieces, key=lambda piece: (-piece.size, piece.file_group))
+
+    def low(piece: FileSlice) -> str:
+        if piece.base_file is None:
+            return ""
+        with open_base_file(storage, piece.base_file) as source:
+            found = source.key_range if isinstance(source, ParquetSource) else None
+            return found.low or "" if found is not None else ""
+
+    lows = dict(zip((one.file_group for one in pieces), LocalRunner().map(low, pieces, label="plan"), strict=True))
+    return sorted(pieces, key=lambda piece: (lows[piece.file_group].encode(), piece.file_group))
+
+
+def _too_large(piece: FileSlice, options: ClusteringOptions) -> str | None:
+    size = piece.base_file.size if piece.base_file else 0
+    return f"its base file has {size} bytes" if size >= options.small_file_limit else None
+
+
+def _nothing_to_gain(
+    client: MetaClient, group: Sequence[FileSlice], params: Mapping[str, str], options: ClusteringOptions
+) -> str | None:
+    if len(group) == 1 and not options.single_groups:
+        return "no other slice goes with it"
+    if any(piece.log_files for piece in group):
+        return None
+    if len(group) == 1 and SORT_COLUMNS not in params:
+        return "it is one file already"
+    begins = {piece.base_instant_time for piece in group}
+    instant = client.timeline.completed_write(begins.pop()) if len(begins) == 1 else None
+    planned = client.active.requested(instant) if instant is not None and is_clustering(client, instant) else None
+    body = client.body(planned) if planned is not None else None
+    if isinstance(body, RequestedReplace) and body.clustering and dict(body.clustering.strategy_params) == dict(params):
+        return "a clustering left it so"
+    return None
+
+
+def busy_groups(client: MetaClient) -> dict[FileGroupId, str]:
+    """Groups that other plans speak of."""
+    found: dict[FileGroupId, str] = {}
+    for instant, plan in client.pending_compactions():
+        for operation in plan.operations:
+            group = FileGroupId(operation.partition_path, operation.file_id)
+            found[group] = f"the {instant.action} {instant.requested_time} will take it"
+    for instant, replace in client.pending_clusterings():
+        for planned in replace.clustering.groups if replace.clustering else ():
+            for piece in planned.slices:
+                group = FileGroupId(piece.partition_path, piece.file_id)
+                found[group] = f"the clustering {instant.requested_time} will take it"
+    return found
