@@ -2,7 +2,7 @@
 
 python -m benchmarks.run [WORKLOAD...] [--small]
 
-Workloads that need Java and other engines run only when they are named.
+Workloads that need Java and other engines, or many gigabytes, run only when they are named.
 """
 
 from __future__ import annotations
@@ -13,15 +13,28 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import history, read_merge, spark_peers
+from benchmarks import (
+    compaction_memory,
+    history,
+    read_merge,
+    services,
+    services_bytes,
+    services_hudi,
+    spark_peers,
+)
 
 Claims = list[tuple[str, float, float]]
 WORKLOADS: dict[str, Callable[[bool], Claims]] = {
-    "history": lambda small: history.run((1_000, 10_000) if small else (1_000, 10_000, 100_000)),
+    "compaction_memory": lambda small: compaction_memory.run((0.05,), (4, 16)) if small else compaction_memory.run(),
+    "history": lambda small: history.run((1_000, 10_000)) if small else history.run(),
+    "history_large": lambda small: history.run((10_000, 1_000_000 if small else 10_000_000)),
     "read_merge": lambda small: read_merge.run(200_000, 10_000, 3) if small else read_merge.run(),
+    "services": lambda small: services.run(100_000, 1) if small else services.run(),
+    "services_bytes": lambda small: services_bytes.run(20_000, 10) if small else services_bytes.run(),
+    "services_hudi": lambda small: services_hudi.run(100_000, 1) if small else services_hudi.run(),
     "spark": lambda small: spark_peers.run(200_000, 1) if small else spark_peers.run(),
 }
-ONLY_BY_NAME = {"spark"}
+ONLY_BY_NAME = {"compaction_memory", "history_large", "services_hudi", "spark"}
 
 
 def main(arguments: list[str]) -> int:

@@ -4,8 +4,8 @@
 
 The table is that of the write path: 2M orders, 4 buckets in each of 2 partitions, zstd, 5 upserts of 10 %. The floor of
 a full compaction is a tuned Parquet copy in the same threads: every log decoded and dropped, every row that the
-compaction writes read from Parquet and written again with the settings that lakebed's files have. Every run starts
-from the same files, by hard links.
+compaction writes read from Parquet and written again with the settings that lakebed's files have, then synced. Every
+run starts from the same files, by hard links.
 """
 
 from __future__ import annotations

@@ -33,7 +33,10 @@ def cluster(
     given: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rewrite small file groups into larger ones with rows in order. Earlier plans are run first."""
+    """Rewrite small file groups into larger ones with rows in order. Earlier plans are run first.
+
+    Under consistent hashing buckets are split and merged instead.
+    """
     table, options = open_table(path), options_of(given)
     if sort is not None:
         options["hoodie.clustering.plan.strategy.sort.columns"] = sort
@@ -107,6 +110,7 @@ def _print_plan(planned: PlannedClustering, as_json: bool) -> None:
     if as_json:
         groups = [[str(piece.file_group) for piece in group] for group in planned.groups]
         left = {str(group): reason for group, reason in (planned.left or {}).items()}
-        print_json({"instants": [str(one) for one in planned.instants], "groups": groups, "left": left})
+        told = {"instants": [str(one) for one in planned.instants], "groups": groups, "left": left}
+        print_json(told | ({"resizes": [one.what for one in planned.resizes]} if planned.resizes else {}))
         return
     print_planned(planned.explain(), planned.instants)

@@ -4,6 +4,10 @@
      "nodes": [{"value": 1073741824, "fileIdPrefix": "<uuid>", "tag": "NORMAL"}, ...]}      tag: NORMAL REPLACE DELETE
 
 A key belongs to the first node whose value is not below the key's place on the ring, and past the last to the first.
+A resize writes <instant>.hashing_meta before its replacecommit, which makes it count, and an empty <instant>.commit
+after it (Hudi: whoever reads the ring next). Its plan says per group: the partition, the ring's seqNo, and child nodes,
+where REPLACE is another file group at this value and DELETE (no fileIdPrefix) no bucket any more. Updates that Hudi
+writes in between go to the old file group and to .<child>_<resize instant>.log files. Hudi leaves numBuckets as it was.
 The initial ring cuts 0 to 2^31 - 1 evenly, and names each node by the MD5 of its borders (two big-endian longs) and the
 partition path, as a UUID of version 3: writers that meet in a new partition write the same file.
 """

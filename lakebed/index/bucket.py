@@ -53,6 +53,10 @@ class BucketIndex:
 
     def locate(self, rows: pa.Table) -> pa.Table:
         """The rows with the file group of their bucket; the instant is null where the group is yet to be made."""
+        return with_places(rows, self.places(rows))
+
+    def places(self, rows: pa.Table) -> Places:
+        """The file group of every row. Threads may ask at once: what they note they would all note alike."""
         partitions, partition_of = distinct(rows, PARTITION_PATH)
         buckets = np.asarray(
             bucket_ids(rows.column(RECORD_KEY), self.num_buckets, self.hash_fields or self.key_fields, self.key_fields)
@@ -63,7 +67,7 @@ class BucketIndex:
         locations = [
             self.group(paths[pair // self.num_buckets], int(pair % self.num_buckets)) for pair in used.tolist()
         ]
-        return with_places(rows, Places(tuple(locations), of_row.astype(np.int64)))
+        return Places(tuple(locations), of_row.astype(np.int64))
 
     def group(self, partition_path: str, bucket: int) -> KeyLocation:
         """The file group of a bucket; the instant is empty when it does not exist yet."""

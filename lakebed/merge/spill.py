@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import StorageUnavailable
-from lakebed.merge.keys import Keys, check_keys
+from lakebed.merge.keys import Keys, check_keys, heads_of
+from lakebed.merge.row_order import order_rows
 from lakebed.merge.runs import RUN_COLUMN, Run
 from lakebed.merge.vectors import Ints, index_array, take
 from lakebed.merge.window import RunFacts, Window, concat, concat_chunks
@@ -100,9 +101,8 @@ def sort_runs(
 
     def flush() -> Sorted:
         nonlocal kept
-        whole = _sort(held, facts)
+        whole, unique = _sort(held, facts)
         held.clear()
-        unique = _is_unique(whole, facts)
         if kept + whole.nbytes <= keep_bytes:
             kept += whole.nbytes
             return Sorted(whole, lambda rows: sliced(whole, rows), unique)
@@ -127,20 +127,20 @@ def sort_runs(
         yield flush()
 
 
-def _sort(batches: list[pa.RecordBatch], facts: RunFacts) -> pa.RecordBatch:
-    """Batches of several runs as one by (key, age, place in the run); one column at a time is there twice."""
+def _sort(batches: list[pa.RecordBatch], facts: RunFacts) -> tuple[pa.RecordBatch, bool]:
+    """Batches of several runs as one by (key, age, place in the run), and whether no key repeats.
+
+    One column at a time is there twice.
+    """
     table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
-    order = pc.array_sort_indices(concat_chunks(table.column(facts.rule.key)))
+    keys = concat_chunks(table.column(facts.rule.key))
+    ends = pc.min_max(keys)
+    smallest, largest = (ends[name].as_py().encode() for name in ("min", "max"))
+    heads = heads_of([Keys(keys)], smallest, largest)
+    ordered = order_rows([[(0, len(keys))]], [False], heads, lambda: keys)
+    order = index_array(ordered.order)
     arrays = [take(concat_chunks(table.column(at)), order) for at in range(table.num_columns)]
-    return pa.RecordBatch.from_arrays(arrays, names=table.schema.names)
-
-
-def _is_unique(rows: pa.RecordBatch, facts: RunFacts) -> bool:
-    keys = Keys(rows.column(facts.rule.key))
-    if len(keys) < 2:
-        return True
-    ascends = pc.less(keys.array.slice(0, len(keys) - 1), keys.array.slice(1))
-    return bool(ascends.true_count == len(keys) - 1)
+    return pa.RecordBatch.from_arrays(arrays, names=table.schema.names), bool(ordered.first.all())
 
 
 def mixed_batch(window: Window, order: Ints, schema: pa.Schema) -> pa.RecordBatch:

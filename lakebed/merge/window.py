@@ -22,6 +22,7 @@ from lakebed.merge.vectors import Bools, Ints, index_array, is_text, numbers, ta
 from lakebed.model.schema_evolution import decoded
 
 _GONE = ("D", "-U")
+_MIXED_SHARE = 64
 
 
 class RunFacts:
@@ -133,6 +134,10 @@ class Window:
     def parts(self) -> list[pa.RecordBatch]:
         """All rows as few batches; none holds both rows and tombstones of files."""
         if self._parts is None:
+            if self._will_be_gathered():
+                data = [piece.batch for piece in self.pieces[: self.data_pieces]]
+                self._parts = [_join(data), *(piece.batch for piece in self.pieces[self.data_pieces :])]
+                return self._parts
             small = self.num_rows // 4
             self._parts = []
             group: list[pa.RecordBatch] = []
@@ -150,6 +155,17 @@ class Window:
             if group:
                 self._parts.append(_join(group))
         return self._parts
+
+    def _will_be_gathered(self) -> bool:
+        """Whether rows of several sources are so mixed that all of them will be copied: then one copy serves all.
+
+        Sources that share few rows with the largest one leave long stretches of it, which go out as they are.
+        """
+        data = self.pieces[: self.data_pieces]
+        if len(data) < 2 or not all(piece.batch.schema.equals(data[0].batch.schema) for piece in data[1:]):
+            return False
+        largest = max(sum(end - start for start, end in ranges) for ranges in self.ranges)
+        return (self.num_rows - largest) * _MIXED_SHARE > self.num_rows
 
     def joined(self, names: list[str]) -> pa.RecordBatch | None:
         """The rows that are not in files of tombstones, with these columns; None unless all parts have them alike."""

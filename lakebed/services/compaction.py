@@ -30,7 +30,7 @@ from lakebed.model.instant import Action, Instant
 from lakebed.model.schema import FILE_NAME, PARTITION_PATH, without_meta_fields
 from lakebed.model.schema import OPERATION as OPERATION_FIELD
 from lakebed.read.shape import keyed_shape
-from lakebed.runner import Runner
+from lakebed.runner import LocalRunner, Runner
 from lakebed.services.compaction_plan import full_plan
 from lakebed.services.compaction_strategy import FULL, LOG
 from lakebed.services.log_compaction import MergeLogs
@@ -45,6 +45,9 @@ from lakebed.write.writable import carried_schema
 
 __all__ = ["full_plan", "run_compaction"]
 
+DECENT_SHARE = 256 << 20
+"""Memory of a task that merges without haste: with less, windows are so small that two tasks take longer than one,
+which keeps two cores busy as it is, one merging and one encoding."""
 PLACE = (PARTITION_PATH, FILE_NAME)
 OPERATIONS = {Action.COMPACTION: "COMPACT", Action.LOG_COMPACTION: "LOG_COMPACT"}
 
@@ -71,7 +74,8 @@ def run_compaction(
             _Task(number, operation.kind, files.slice_of(operation), files.logs_of(operation))
             for number, operation in enumerate(plan.operations)
         ]
-        narrow, threads = narrowed(runner, len(tasks), memory)
+        most = max(1, memory // DECENT_SHARE) if isinstance(runner, LocalRunner) else len(tasks)
+        narrow, threads = narrowed(runner, min(len(tasks), most), memory)
         merging = _merging(txn, options, memory // threads)
         found = [stat for stats in narrow.map(merging.run, tasks, label="compact") for stat in stats]
         kinds = {FileGroupId(one.partition_path, one.file_id): one.kind for one in plan.operations}

@@ -138,6 +138,8 @@ class Services:
 
         Clusterings that were planned before and are not done are run first. In the LSM layout rows stay in key order;
         elsewhere `hoodie.clustering.plan.strategy.sort.columns` and `hoodie.layout.optimize.strategy` say the order.
+        Under consistent hashing buckets are split and merged instead, between `hoodie.bucket.index.min.num.buckets` and
+        `hoodie.bucket.index.max.num.buckets`; while that is planned, writes into these buckets are refused.
         With `force=False` nothing happens before `hoodie.clustering.inline.max.commits` writes.
         """
         finished = self.run(self.pending_clusterings(), options, memory)

@@ -96,11 +96,13 @@ def run_write(
     rows: Iterable[pa.RecordBatch],
     runner: Runner,
     deletes: Iterable[pa.RecordBatch] = (),
+    *,
+    in_hand: bool = False,
 ) -> CommitResult:
-    """Write prepared rows (and keys to delete) as one commit."""
+    """Write prepared rows (and keys to delete) as one commit; rows `in_hand` are in memory whatever happens here."""
     with Scatter(request.memory // 4) as scatter:
         placing = Placing(client, request.operation, request.options, request.properties, runner, request.shape)
-        placing.pile_up(scatter, rows, deletes)
+        placing.pile_up(scatter, rows, deletes, in_hand=in_hand)
         with begin(client, control, request) as txn:
             placed = placing.finish(scatter, txn.snapshot)
             if request.reads or request.partial:

@@ -34,7 +34,8 @@ from lakebed.write.assigned import assigned, check_assignable
 from lakebed.write.job import CommitResult, WriteRequest, run_write, table_schema_json
 from lakebed.write.operation import Operation
 from lakebed.write.prepare import Preparation, as_reader, plan_preparation
-from lakebed.write.writable import carried_schema, declared_schema, refuse_other_meta_fields, refuse_unwritable
+from lakebed.write.virtual_keys import refuse_other_meta_fields, refuse_unmade_keys
+from lakebed.write.writable import carried_schema, declared_schema, refuse_unwritable
 
 DEFAULT_MEMORY = 512 << 20
 
@@ -52,6 +53,8 @@ class TableWriter:
 
     def __post_init__(self) -> None:
         refuse_unwritable(self.client.config)
+        if not self.client.config.populate_meta_fields:
+            refuse_unmade_keys(self.client.config, keyed_shape(self.client).schema)
         refuse_other_meta_fields(self.client.config, self.properties)
 
     # ------------------------------------------------------------------ rows in
@@ -61,14 +64,18 @@ class TableWriter:
             raise InvalidRequest("rows with some of the columns cannot be written as they are", hint="Use merge.")
         if operation is Operation.UPSERT and not self.client.config.key_fields:
             raise InvalidRequest("the table has no record key, so nothing can be updated", hint="Use insert.")
-        return self._write(as_reader(data), operation)
+        in_hand = isinstance(data, (pa.Table, pa.RecordBatch))
+        return self._write(as_reader(data), operation, in_hand=in_hand)
 
-    def _write(self, reader: pa.RecordBatchReader, operation: Operation, *, reads: bool = False) -> CommitResult:
+    def _write(
+        self, reader: pa.RecordBatchReader, operation: Operation, *, reads: bool = False, in_hand: bool = False
+    ) -> CommitResult:
         shape = keyed_shape(self.client)
         plan = self.plan(shape, reader.schema)
         request = replace(self.request(operation, shape, plan), reads=reads)
         rows = plan.rows(reader, self.key_stem(), secrets.randbelow(1 << 31))
-        return run_write(self.client, self.control, request, rows, self.runner)
+        in_hand = in_hand and plan.keeps_columns
+        return run_write(self.client, self.control, request, rows, self.runner, in_hand=in_hand)
 
     def delete_keys(self, keys: Any) -> CommitResult:
         """Delete rows by key: values of a single key column, dicts of key columns, or an Arrow array or table."""

@@ -9,9 +9,11 @@ Under a global index a row may find its key in another partition: `moves` says w
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,23 +27,25 @@ from lakebed.index.choose import open_index
 from lakebed.index.consistent import ConsistentBucketIndex
 from lakebed.index.locations import FILE_ID, LOCATION_COLUMNS, OLD_FILE_ID, OLD_PARTITION, Index, IndexContext
 from lakebed.merge.file_group_reader import FileGroupReader, TableShape
-from lakebed.merge.vectors import Bools, Ints, bool_array, index_array, numbers, valid
+from lakebed.merge.vectors import Bools, Ints, bool_array, index_array, numbers, take, valid
 from lakebed.merge.window import concat_chunks
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
-from lakebed.runner import Runner
+from lakebed.runner import LocalRunner, Runner
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileLister, FileSystemView
 from lakebed.write.assign import home_of_keys, homes
 from lakebed.write.moves import columns_needed, deletes_stay, settle_moves
 from lakebed.write.operation import Operation
-from lakebed.write.scatter import GROUP_COLUMN, Pile, Scatter
+from lakebed.write.scatter import GROUP_COLUMN, Pile, Scatter, rows_by_group
 from lakebed.write.task import GroupTarget, Incoming, Target
 from lakebed.write.writable import refuse_unnamed_buckets
 
 SPOOL = -1
 """The pile of rows that wait for a look-up."""
 SPOOLED_DELETES = -2
+PARTS_IN_FLIGHT = 3
+"""Batches that are taken apart ahead of the piles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +74,25 @@ class Placing:
     """Groups that take new keys: their base file is written anew, for other writers' indexes look for keys there."""
 
     # ------------------------------------------------------------------ before the write begins
-    def pile_up(self, scatter: Scatter, rows: Iterable[pa.RecordBatch], deletes: Iterable[pa.RecordBatch]) -> None:
-        """Take all rows in; errors of the data show here, when nothing is written yet."""
+    def pile_up(
+        self,
+        scatter: Scatter,
+        rows: Iterable[pa.RecordBatch],
+        deletes: Iterable[pa.RecordBatch],
+        *,
+        in_hand: bool = False,
+    ) -> None:
+        """Take all rows in; errors of the data show here, when nothing is written yet.
+
+        Rows that are `in_hand` lie in the caller's memory and stay there.
+        """
         index = self._index(self.client)
         if not index.is_hashed:
             refuse_unnamed_buckets(self.client, self.properties)
         for is_delete, batches in ((False, rows), (True, deletes)):
+            if isinstance(index, BucketIndex):
+                self._pile_buckets(scatter, index, batches, is_delete, in_hand and not is_delete)
+                continue
             for batch in batches:
                 if not batch.num_rows:
                     continue
@@ -84,6 +101,31 @@ class Placing:
                 else:
                     spool = SPOOLED_DELETES if is_delete else SPOOL
                     scatter.add([batch.append_column(GROUP_COLUMN, _constant(spool, batch.num_rows))])
+
+    def _pile_buckets(
+        self, scatter: Scatter, index: BucketIndex, batches: Iterable[pa.RecordBatch], is_delete: bool, in_hand: bool
+    ) -> None:
+        """The same where a hash is all there is to it: keys are hashed, and rows taken apart, in threads."""
+        names = [self.shape.rule.key, *self.shape.rule.ordering] if is_delete else None
+
+        def apart(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[tuple[FileGroupId, Any]]]:
+            places = index.places(pa.Table.from_batches([batch]))
+            batch = batch if names is None else batch.select(names)
+            groups = [FileGroupId(place.partition_path, place.file_id) for place in places.locations]
+            parts = [(groups[number], rows) for number, rows in rows_by_group(places.of_row)]
+            if in_hand:
+                return batch, parts
+            return batch, [(group, batch if rows is None else take(batch, rows)) for group, rows in parts]
+
+        runner = LocalRunner(os.cpu_count(), PARTS_IN_FLIGHT) if isinstance(self.runner, LocalRunner) else self.runner
+        for batch, parts in runner.map(apart, (batch for batch in batches if batch.num_rows), label="place"):
+            own = batch.select([name for name in (RECORD_KEY, PARTITION_PATH) if name in batch.schema.names]).nbytes
+            for group, part in parts:
+                number = 2 * self._groups.setdefault(group, len(self._groups)) + int(is_delete)
+                if in_hand:
+                    scatter.point(number, batch, part, own)
+                else:
+                    scatter.put(number, part)
 
     # ------------------------------------------------------------------ once it has begun
     def finish(self, scatter: Scatter, snapshot: MetaClient) -> list[Placed]:

@@ -44,6 +44,12 @@ class Preparation:
         """The schema of prepared rows: record key, partition path, the columns."""
         return pa.schema([pa.field(RECORD_KEY, pa.string()), pa.field(PARTITION_PATH, pa.string()), *self.columns])
 
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether columns go into the table as they come, without a copy in another type."""
+        given = {item.name: item.type for item in self.incoming}
+        return all(given.get(item.name) == item.type for item in self.columns)
+
     def rows(self, batches: Iterable[pa.RecordBatch], begin: str, task: int = 0) -> Iterator[pa.RecordBatch]:
         """The prepared batches. `begin` and `task` number the rows of a table without key columns."""
         project = self._projection()

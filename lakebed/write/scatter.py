@@ -4,7 +4,8 @@
                                                               to disk ──► group by group, each pile as one unsorted run
 
 Order of arrival is kept within a pile: of two rows with one key and no ordering value, the later one wins. A pile is
-handed to the merge as a run, and the merge sorts, spills and folds it as it does any other.
+handed to the merge as a run, and the merge sorts, spills and folds it as it does any other. Of rows that the caller
+holds in memory anyway a pile keeps only which they are.
 """
 
 from __future__ import annotations
@@ -20,11 +21,23 @@ import pyarrow as pa
 
 from lakebed.errors import StorageUnavailable
 from lakebed.merge.spill import sliced
-from lakebed.merge.vectors import index_array, numbers
+from lakebed.merge.vectors import Ints, index_array, numbers, take
 
 GROUP_COLUMN = "_lakebed_group"
 STORED_BATCH = 4 << 20
 """Rows of a pile on disk come back together in so many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of a batch: all of it, or those with these numbers. `held` is the memory that they take here."""
+
+    batch: pa.RecordBatch
+    numbers: pa.Array | None
+    held: int
+
+    def rows(self) -> pa.RecordBatch:
+        return self.batch if self.numbers is None else take(self.batch, self.numbers)
 
 
 @dataclass(slots=True)
@@ -35,7 +48,7 @@ class Pile:
     schema: pa.Schema
     rows: int = 0
     nbytes: int = 0
-    in_memory: list[pa.RecordBatch] = field(default_factory=list)
+    in_memory: list[Part] = field(default_factory=list)
     file: Path | None = None
     writer: pa.RecordBatchStreamWriter | None = None
     sink: pa.OSFile | None = None
@@ -46,8 +59,13 @@ class Pile:
             with pa.OSFile(str(self.file), "rb") as source, pa.ipc.open_stream(source) as reader:
                 for batch in reader:
                     yield from sliced(batch, rows)
-        for batch in self.in_memory:
-            yield from sliced(batch, rows)
+        for part in self.in_memory:
+            yield from sliced(part.rows(), rows)
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that go when the pile goes to disk."""
+        return sum(part.held for part in self.in_memory)
 
 
 class Scatter:
@@ -73,14 +91,27 @@ class Scatter:
         """Lay the rows of batches, which carry their group in a column, on the piles."""
         for batch in batches:
             for group, part in split_by_group(batch):
-                pile = self._piles.setdefault(group, Pile(group, part.schema))
-                pile.in_memory.append(part)
-                pile.rows += part.num_rows
-                size = part.nbytes
-                pile.nbytes += size
-                self._held += size
-            while self._held > self._memory:
-                self._spill_largest()
+                self.put(group, part)
+
+    def put(self, group: int, rows: pa.RecordBatch) -> None:
+        """Lay rows of one group on its pile."""
+        self._put(group, Part(rows, None, rows.nbytes), rows.num_rows, rows.nbytes)
+
+    def point(self, group: int, batch: pa.RecordBatch, numbers: pa.Array | None, own: int) -> None:
+        """The same with rows of a batch that somebody else keeps, but for `own` bytes of it."""
+        count = batch.num_rows if numbers is None else len(numbers)
+        share = count / batch.num_rows
+        held = int(own * share) + (0 if numbers is None else numbers.nbytes)
+        self._put(group, Part(batch, numbers, held), count, int(batch.nbytes * share))
+
+    def _put(self, group: int, part: Part, count: int, size: int) -> None:
+        pile = self._piles.setdefault(group, Pile(group, part.batch.schema))
+        pile.in_memory.append(part)
+        pile.rows += count
+        pile.nbytes += size
+        self._held += part.held
+        while self._held > self._memory:
+            self._spill_largest()
 
     def piles(self) -> list[Pile]:
         """All piles, ready to be read; nothing may be added afterwards."""
@@ -93,24 +124,25 @@ class Scatter:
         taken = [self._piles.pop(group) for group in groups if group in self._piles]
         for pile in taken:
             _close(pile)
-            self._held -= sum(part.nbytes for part in pile.in_memory)
+            self._held -= pile.held
         return taken
 
     def _spill_largest(self) -> None:
-        pile = max(self._piles.values(), key=lambda pile: sum(part.nbytes for part in pile.in_memory))
+        pile = max(self._piles.values(), key=lambda pile: pile.held)
         try:
             if pile.writer is None:
                 if self._folder is None:
                     self._folder = Path(tempfile.mkdtemp(prefix="lakebed-write-"))
                 pile.file = self._folder / f"{pile.group}.arrow"
                 pile.sink = pa.OSFile(str(pile.file), "wb")
-                pile.writer = pa.ipc.new_stream(pile.sink, pile.in_memory[0].schema)
+                pile.writer = pa.ipc.new_stream(pile.sink, pile.schema)
             for part in pile.in_memory:
-                for piece in sliced(part, max(16, self._stored * part.num_rows // max(part.nbytes, 1))):
+                rows = part.rows()
+                for piece in sliced(rows, max(16, self._stored * rows.num_rows // max(rows.nbytes, 1))):
                     pile.writer.write_batch(piece)
         except OSError as error:
             raise StorageUnavailable(f"cannot spill incoming rows to disk: {error}") from error
-        self._held -= sum(part.nbytes for part in pile.in_memory)
+        self._held -= pile.held
         pile.in_memory.clear()
 
 
@@ -121,15 +153,20 @@ def split_by_group(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]
     index = batch.schema.get_field_index(GROUP_COLUMN)
     groups = batch.column(index)
     rest = batch.remove_column(index)
-    held = numbers(groups, np.int64)
-    if (held == held[0]).all():
-        yield int(held[0]), rest
+    for group, rows in rows_by_group(numbers(groups, np.int64)):
+        yield group, rest if rows is None else take(rest, rows)
+
+
+def rows_by_group(groups: Ints) -> Iterator[tuple[int, pa.Array | None]]:
+    """The numbers of each group's rows in their order, None for all; `groups` has the group of each row."""
+    if (groups == groups[0]).all():
+        yield int(groups[0]), None
         return
-    order = np.argsort(held, kind="stable")
-    ordered = held[order]
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     for rows in np.split(order, starts[1:]):
-        yield int(held[rows[0]]), rest.take(index_array(rows))
+        yield int(groups[rows[0]]), index_array(rows)
 
 
 def _close(pile: Pile) -> None:

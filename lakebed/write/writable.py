@@ -21,10 +21,9 @@ from lakebed.model.schema import avro_to_arrow, without_meta_fields
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.options import TxnOptions
 from lakebed.view.file_system_view import FileSystemView
+from lakebed.write.virtual_keys import POPULATE_META_FIELDS, refuse_unmade_keys
 
 INDEX_TYPE = "hoodie.index.type"
-POPULATE_META_FIELDS = "hoodie.populate.meta.fields"
-PLAIN_KEYGENS = ("SIMPLE", "COMPLEX", "NON_PARTITION")
 _OTHER_KEYS = (
     POPULATE_META_FIELDS,
     "hoodie.datasource.write.",
@@ -57,32 +56,6 @@ def refuse_unwritable(config: TableConfig) -> None:
         if holds:
             raise InvalidRequest(f"the table cannot be written to: {reason}", hint="Write to it with Hudi.")
     refuse_unmade_keys(config)
-
-
-def refuse_unmade_keys(config: TableConfig) -> None:
-    """Without meta fields keys are made from columns by whoever needs them: Hudi does so for some tables only."""
-    if config.populate_meta_fields:
-        return
-    if not config.key_fields:
-        raise InvalidRequest(
-            "a table without meta fields needs a record key: there is no place for keys that are made while writing",
-            hint=f"Give it a record key, or leave {POPULATE_META_FIELDS} at true.",
-        )
-    if (config.keygen_type or PLAIN_KEYGENS[0]) not in PLAIN_KEYGENS:
-        raise InvalidRequest(
-            f"a table without meta fields cannot have the key generator {config.keygen_type}",
-            hint=f"Use one of {', '.join(PLAIN_KEYGENS)}, or leave {POPULATE_META_FIELDS} at true.",
-        )
-
-
-def refuse_other_meta_fields(config: TableConfig, properties: Mapping[str, str]) -> None:
-    """Meta fields are a choice for the life of a table: rows with and without could not be told apart."""
-    given = properties.get(POPULATE_META_FIELDS)
-    if given is not None and given.strip().lower() != str(config.populate_meta_fields).lower():
-        raise InvalidRequest(
-            f"the table was made with {POPULATE_META_FIELDS}={str(config.populate_meta_fields).lower()}, not {given}",
-            hint="Leave the option out, or make another table.",
-        )
 
 
 def refuse_unnamed_buckets(client: MetaClient, properties: Mapping[str, str]) -> None:

@@ -261,9 +261,57 @@ def test_one_shuffle_and_rows_enter_python_once(tmp_path: Path, spark: Any) -> N
     assert text.count("Exchange ") == 1
     assert "REPARTITION_BY_NUM" in text
     assert text.count("MapInArrow ") == 1
-    assert text.count("ArrowEvalPython ") == 1
+    assert "ArrowEvalPython " not in text
     assert "Sort " not in text
+    assert placed.check is not None
+    asked = place_rows(given, plan, writer.client, request, sorted(paths_of(table)), natively=False)
+    text = plan_text(write_job.written_by(asked.rows, task))
+    assert text.count("Exchange ") == 1
+    assert text.count("ArrowEvalPython ") == 1
     assert re.search(r"ArrowEvalPython \[run\(\w+#\d+, \w+#\d+\)", text)
+    assert asked.check is None
+
+
+KEYS = ["a", "key-1", "ü", "😀x", "a,b", "a:b", "0", " ", "x" * 300]
+
+
+@pytest.mark.parametrize("hive", [False, True])
+@pytest.mark.parametrize("known", [(), ("eu", "part=eu", "st*r")])
+def test_spark_numbers_tasks_as_lakebed_does(hive: bool, known: tuple[str, ...], tmp_path: Path, spark: Any) -> None:
+    from lakebed.model.schema import without_meta_fields
+    from lakebed.spark.placement import Buckets, TaskOfRow
+    from lakebed.spark.task_expression import task_expression
+    from lakebed.write.prepare import plan_preparation
+
+    parts = ["eu", "", None, "__HIVE_DEFAULT_PARTITION__", "ü€😀", "st*r", "a b"]
+    data = pa.table({"id": KEYS * len(parts), "part": [part for part in parts for _ in KEYS]})
+    data = data.append_column("version", pa.array(range(len(data))))
+    table = lakebed.create(tmp_path / "t", data.schema, **SETTINGS, hive_style=hive)
+    plan = plan_preparation(table.config, without_meta_fields(table.schema), data.schema)
+    by = TaskOfRow(plan, Buckets(3, ("id",), ("id",)), 11, partitions=known)
+    given = spark.createDataFrame(data.to_pandas(), "id string, part string, version long")
+    number = task_expression(given, plan, 3, ("id",), 11, by.known)
+    assert number is not None
+    told = given.select("version", number.alias("task")).toPandas().sort_values("version")["task"].tolist()
+    assert told == by(data.select(["id", "part"]).combine_chunks().to_batches()[0]).to_pylist()
+    assert len(set(told)) > 5
+
+
+def test_keys_that_spark_cannot_place_are_placed_by_lakebed(tmp_path: Path, spark: Any) -> None:
+    """Hudi takes `a:1,b:2` for a key of several fields and hashes their values; no row may be lost by that."""
+    data = rows(range(40))
+    odd = [f"id:{n},x:{n % 7}" if n % 3 else f"plain-{n}" for n in range(40)]
+    data = data.set_column(0, SCHEMA.field("id"), pa.array(odd))
+    plain, by_spark = (new_table(tmp_path / name, num_buckets=5) for name in ("plain", "spark"))
+    plain.bulk_insert(data)
+    by_spark.bulk_insert(frame(spark, data), options=JOB)
+    by_spark.upsert(frame(spark, data), options=JOB)
+    assert content(by_spark) == content(plain)
+    assert by_spark.check().ok
+    for path in paths_of(by_spark):
+        assert len(list((tmp_path / "spark" / path).glob("*.parquet"))) == len(
+            {file.name.split("_")[0] for file in (tmp_path / "spark" / path).glob("*.parquet")}
+        ) * 2, "one base file and one log in each group"
 
 
 def test_columns_are_checked_before_spark_runs_anything(tmp_path: Path, spark: Any) -> None:

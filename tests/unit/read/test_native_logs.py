@@ -23,9 +23,13 @@ def rows(ids: range | list[str], ts: int | list[int], v: int) -> pa.Table:
 
 
 def answer(path: Path, **scan: Any) -> dict[str, tuple[int, int]]:
-    table = lakebed.open(path).scan(columns=["id", "ts", "v"], **scan).to_arrow()
+    asked = lakebed.open(path).scan(columns=["id", "ts", "v"], **scan)
+    table = asked.to_arrow()
     keys = table.column("id").to_pylist()
-    assert len(keys) == len(set(keys)), "one row per key"
+    merged = asked.limit(1 << 40).to_arrow()
+    assert sorted(merged.to_pylist(), key=str) == sorted(table.to_pylist(), key=str), "by merging as by vectors"
+    ordered = merged.column("id").to_pylist()
+    assert ordered == sorted(ordered, key=str.encode), "the LSM layout merges in key order"
     assert len(set(keys)) == len(keys)
     return {row["id"]: (row["ts"], row["v"]) for row in table.to_pylist()}
 

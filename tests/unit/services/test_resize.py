@@ -138,20 +138,29 @@ def test_default_layout_in_an_order_of_its_own() -> None:
     check_rows_are_in_their_buckets(target)
 
 
-def test_a_bucket_whose_key_is_there_twice_stays_readable() -> None:
-    """A file that says not that it is sorted may repeat keys: what comes of it does not say so either."""
+def test_a_key_that_a_bucket_holds_twice_stays_there_twice() -> None:
+    """Files that do not say that they are sorted may repeat keys; what comes of them does not say so either."""
     target = make(index="consistent_bucket", layout="default", log_format="v1", properties=KEPT, num_buckets=1)
-    options = {"hoodie.combine.before.insert": "false"}
-    target.bulk_insert(table(row("a", 1), row("a", 2), row("b", 1)), options=options)
-    storage, path = open_storage(target.url), ".hoodie/hoodie.properties"
-    text = storage.read(path).decode()
-    before = rows_of(target.scan())
-    storage.put(
-        path, text.replace("hoodie.table.storage.layout=DEFAULT", "hoodie.table.storage.layout=LSM_TREE").encode()
-    )
+    target.bulk_insert(table(*(row(f"k{i}", v=i) for i in range(50))))
+    [piece], storage = slices(target), open_storage(target.url)
+    assert piece.base_file is not None
+    rows = pq.ParquetFile(storage.open_input(piece.base_file.path)).read()
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.concat_tables([rows, rows.slice(7, 1)]), sink, compression="none")
+    storage.put(piece.base_file.path, sink.getvalue().to_pybytes().ljust(piece.base_file.size))
+    path = ".hoodie/hoodie.properties"
+    storage.put(path, storage.read(path).replace(b"storage.layout=default", b"storage.layout=lsm_tree"))
     target = lakebed.open(target.url)
+    before = rows_of(target.scan())
+    assert len(before) == 51
     target.services.cluster(SPLIT)
     assert rows_of(target.scan()) == before
+    marks = []
+    for made in slices(target):
+        assert made.base_file is not None
+        with open_base_file(storage, made.base_file) as source:
+            marks.append(source.is_sorted)
+    assert marks == [False, False]
 
 
 def test_memory_is_bounded() -> None:

@@ -197,6 +197,26 @@ def test_tables_that_hudi_would_not_write_either_are_not_made(settings: dict[str
     assert refusal.value.hint
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"partition_by": ["p", "txt"]}, "key generator COMPLEX"),
+        ({"record_key": "at", "schema": SCHEMA.append(pa.field("at", pa.date32()))}, "date32.*'at'"),
+        ({"record_key": ["id", "at"], "schema": SCHEMA.append(pa.field("at", pa.decimal128(9, 2)))}, "decimal.*'at'"),
+        ({"record_key": "at", "schema": SCHEMA.append(pa.field("at", pa.binary()))}, "binary: 'at'"),
+    ],
+)
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize("version", [8, 9])
+def test_tables_in_which_hudi_loses_rows_are_not_made(
+    settings: dict[str, Any], why: str, version: int, table_type: str
+) -> None:
+    with pytest.raises(lakebed.InvalidRequest, match=why) as refusal:
+        bare(version, table_type=table_type, **settings)
+    assert "leave hoodie.populate.meta.fields at true" in (refusal.value.hint or "")
+    bare(10, table_type=table_type, **settings)
+
+
 @pytest.mark.parametrize("name", ["_hoodie_record_key", "_hoodie_commit_time"])
 def test_conditions_cannot_speak_of_meta_fields(name: str) -> None:
     t = bare()

@@ -1,0 +1,69 @@
+"""Which tables without meta fields are written: those whose keys real Hudi makes from the columns as we do.
+
+Hudi knows two ways to the key of a row. Its writers ask the key generator; its merges take the columns of rows that are
+there as they are stored. Where the two texts differ, updates and deletes find no row: updated rows are there twice, and
+deleted ones come back. That is so for a single key column under COMPLEX (`id:7` and `7`), and for dates, decimals
+and bytes (`2020-01-04` and a number of days). Such tables are refused in the versions that Hudi knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from lakebed.config.options import TableConfig
+from lakebed.errors import InvalidRequest
+from lakebed.model.partition_path import flag
+from lakebed.model.record_key import LOGICAL_TIMESTAMPS
+
+POPULATE_META_FIELDS = "hoodie.populate.meta.fields"
+PLAIN_KEYGENS = ("SIMPLE", "COMPLEX", "NON_PARTITION")
+_OTHERWISE = f"or leave {POPULATE_META_FIELDS} at true"
+
+
+def refuse_unmade_keys(config: TableConfig, schema: pa.Schema | None = None) -> None:
+    """`InvalidRequest` for tables without meta fields whose keys cannot be made, or not by everybody alike."""
+    if config.populate_meta_fields:
+        return
+    if not config.key_fields:
+        raise InvalidRequest(
+            "a table without meta fields needs a record key: there is no place for keys that are made while writing",
+            hint=f"Give it a record key, or leave {POPULATE_META_FIELDS} at true.",
+        )
+    if (config.keygen_type or PLAIN_KEYGENS[0]) not in PLAIN_KEYGENS:
+        raise InvalidRequest(
+            f"a table without meta fields cannot have the key generator {config.keygen_type}",
+            hint=f"Use one of {', '.join(PLAIN_KEYGENS)}, or leave {POPULATE_META_FIELDS} at true.",
+        )
+    if config.version.has_native_logs:
+        return
+    if config.keygen_type == "COMPLEX" and len(config.key_fields) == 1:
+        raise InvalidRequest(
+            "without meta fields Hudi loses updates and deletes if the key generator COMPLEX makes keys of one column",
+            hint=f"Partition by one column, add a second key column, {_OTHERWISE}.",
+        )
+    for item in schema or ():
+        if item.name in config.key_fields and not _has_one_text(item.type, config):
+            raise InvalidRequest(
+                f"without meta fields Hudi loses updates and deletes if a key column is {item.type}: {item.name!r}",
+                hint=f"Use a text or number as the key, {_OTHERWISE}.",
+            )
+
+
+def refuse_other_meta_fields(config: TableConfig, properties: Mapping[str, str]) -> None:
+    """Meta fields are a choice for the life of a table: rows with and without could not be told apart."""
+    given = properties.get(POPULATE_META_FIELDS)
+    if given is not None and given.strip().lower() != str(config.populate_meta_fields).lower():
+        raise InvalidRequest(
+            f"the table was made with {POPULATE_META_FIELDS}={str(config.populate_meta_fields).lower()}, not {given}",
+            hint="Leave the option out, or make another table.",
+        )
+
+
+def _has_one_text(kind: pa.DataType, config: TableConfig) -> bool:
+    """Whether key generators write a value by its stored form."""
+    if pa.types.is_timestamp(kind):
+        return not flag(config.properties, LOGICAL_TIMESTAMPS)
+    plain = (pa.types.is_string, pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    return any(is_one(kind) for is_one in plain)
