@@ -119,7 +119,7 @@ WORK: dict[str, Callable[..., int]] = {
 
 
 def measured(folder: Path, actions: int) -> dict[str, float]:
-    """Milliseconds of each kind of reading, best of several in a process of its own."""
+    """CPU milliseconds of each kind of reading on one core, best of several in a process of its own."""
     repeat = 5 if actions <= 100_000 else 2 if actions <= 1_000_000 else 1
     found = {
         name: measure(work, str(folder), repeat=repeat)
@@ -131,7 +131,7 @@ def measured(folder: Path, actions: int) -> dict[str, float]:
     for name, one in found.items():
         if one.result != expected[name]:
             raise AssertionError(f"{name}: {one.result} rows instead of {expected[name]}")
-    return {name: one.wall * 1000 for name, one in found.items()}
+    return {name: one.cpu * 1000 for name, one in found.items()}
 
 
 _PEER = """
@@ -209,7 +209,7 @@ def run(sizes: tuple[int, ...] = SIZES, *, hudi: bool = False) -> list[tuple[str
 
 
 def _print(times: dict[int, dict[str, float]], theirs: dict[int, tuple[float, float]]) -> None:
-    table = Table(title="history, milliseconds", title_justify="left")
+    table = Table(title="history, CPU milliseconds", title_justify="left")
     names = list(next(iter(times.values())))
     for heading in ("actions", *names, *(("Hudi lists", "Hudi loads") if theirs else ())):
         table.add_column(heading, justify="right")

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    arrow_peers,
     compaction_memory,
     history,
     read_merge,
@@ -25,6 +26,7 @@ from benchmarks import (
 
 Claims = list[tuple[str, float, float]]
 WORKLOADS: dict[str, Callable[[bool], Claims]] = {
+    "arrow": lambda small: arrow_peers.run(200_000, 1) if small else arrow_peers.run(),
     "compaction_memory": lambda small: compaction_memory.run((0.05,), (4, 16)) if small else compaction_memory.run(),
     "history": lambda small: history.run((1_000, 10_000)) if small else history.run(),
     "history_large": lambda small: history.run((10_000, 1_000_000 if small else 10_000_000)),

@@ -109,6 +109,8 @@ def decode_body(action: Action, state: State, data: bytes, file: str) -> ActionB
     name, record = read_named_container(data, file)
     plan, completed = _RECORDS[action]
     allowed = {State.REQUESTED: {plan}, State.INFLIGHT: {plan, _COMMIT}, State.COMPLETED: {completed}}[state]
+    if action in (Action.COMMIT, Action.DELTA_COMMIT):
+        allowed = allowed | {_COMMIT}  # an upgrade from version 6 leaves one, without files, as requested
     if name not in allowed:
         raise CorruptTable(f"{name} is not the record of a {action} that is {state}", file=file)
     fields = Fields(record, file)

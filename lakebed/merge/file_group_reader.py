@@ -267,7 +267,7 @@ class FileGroupReader:
         here = {log.instant_time for log in piece.log_files}
         files = [open_log_file(self.storage, log, footers) for log in piece.log_files]
         base = piece.base_file
-        if base is not None and base.instant_time in here:  # written into a bucket to come, named after its resize
+        if base is not None and base.instant_time in here and not self.committed:  # of a bucket to come: see the view
             resized = (file for file in files if file.log.instant_time == base.instant_time)
             here.update(block.instant_time for file in resized for block in file.blocks)
         scan = scan_slice(

@@ -30,6 +30,9 @@ from lakebed.view.file_system_view import FileLister, FileSystemView, StorageLis
 from lakebed.view.pruning import PruneReport, prune_buckets, prune_partitions
 
 FILES_PARTITION = "files"
+INITIAL_VERSION = "hoodie.table.initial.version"
+APPENDED_BEFORE = 8
+"""The first table version whose logs each belong to one write."""
 
 
 class Query(StrEnum):
@@ -194,9 +197,24 @@ def plan_read(
         schema=schema,
         predicate=predicate,
         commits=time.commits,
+        committed=_appended(client, found, time),
     )
     splits = tuple(ReadSplit(piece) for piece in found)
     return Plan(reader, splits, query, time, listing, report, schema, total, _notes(reader, found), client)
+
+
+def _appended(client: MetaClient, slices: Sequence[FileSlice], time: TimeRange) -> frozenset[str]:
+    """The writes that count in logs of tables from before version 8, to which several were appended."""
+    first = client.config.properties.get(INITIAL_VERSION, "").strip()
+    is_old = first.isascii() and first.isdigit() and len(first) < 3 and int(first) < APPENDED_BEFORE
+    return client.writes_within(None, time.at) if is_old and any(map(_bears_its_base, slices)) else frozenset()
+
+
+def _bears_its_base(piece: FileSlice) -> bool:
+    """Whether a log has the begin of the base file: that says nothing of when it was written."""
+    return piece.base_file is not None and any(
+        log.instant_time == piece.base_file.instant_time for log in piece.log_files
+    )
 
 
 def _notes(reader: FileGroupReader, slices: Sequence[FileSlice]) -> tuple[str, ...]:
@@ -246,7 +264,7 @@ def _touched_after(client: MetaClient, slices: list[FileSlice], start: str, repo
         if piece.base_file is not None:
             begins.add(piece.base_file.instant_time)
         times = (client.completion_time(begin) for begin in begins)
-        if any(time is not None and comparable(time) > comparable(start) for time in times):
+        if _bears_its_base(piece) or any(time is not None and comparable(time) > comparable(start) for time in times):
             kept.append(piece)
         else:
             report.slice("unchanged in the range", piece)

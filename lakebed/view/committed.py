@@ -3,8 +3,9 @@
 A file belongs to the write whose begin is in its name. It counts when that write is committed and, whenever the write's
 report is at hand, when the report names the file: a task that was tried twice may leave a second file behind, even
 after the commit, and only the report knows which attempt won. Archived reports are not fetched for this; archiving
-removes unnamed files first. One kind of file bears the begin of another write: while buckets are being resized, Hudi
-writes updates also into logs of the buckets to come, named after the resize. These the report of the update names.
+removes unnamed files first. Some logs bear the begin of another write, and the report of the write that made them names
+them: those of tables from before version 8, which bear that of their base file, and those of buckets to come, which
+Hudi writes beside the old ones while a resize is pending.
 
 The reports are also asked the other way round: a file that a slice needs and that no folder shows, or shows shorter
 than it was written, was lost, and an answer without it would be wrong without a sign.
@@ -35,7 +36,6 @@ class NamedFiles:
     """Partition and file id of reports without any name: of these groups every file of the commit counts."""
     written: Mapping[str, tuple[FileInfo, ...]] = field(default_factory=dict)
     """By partition, the files that the commit made; the size is 0 where the report says none."""
-    is_clustering: bool = False
 
     @classmethod
     def of(cls, commit: CommitMetadata, file: str) -> NamedFiles:
@@ -54,7 +54,7 @@ class NamedFiles:
                 if stat.path:
                     made[_name_within(partition, stat.path, file)] = stat.file_size
             written[partition] = tuple(FileInfo(joined(partition, name), size, 0) for name, size in made.items())
-        return cls(frozenset(names), frozenset(unsaid), written, commit.operation == "CLUSTER")
+        return cls(frozenset(names), frozenset(unsaid), written)
 
     def has(self, partition_path: str, file_id: str, name: str) -> bool:
         return (partition_path, name) in self.names or (partition_path, file_id) in self.unsaid
@@ -85,7 +85,7 @@ class CommitLookup(Protocol):
         ...
 
     def writer_of(self, file: BaseFile | LogFile) -> str:
-        """The begin of the write that made the file: that in its name, but for logs of buckets to come."""
+        """The begin of the write that made the file, be it another than that in its name."""
         ...
 
     def replacements(self, group: FileGroupId, oldest_begin: str) -> tuple[Replacement, ...]:
@@ -140,17 +140,16 @@ class TimelineCommits:
         return found or file.instant_time
 
     def _strangers(self) -> Mapping[str, str]:
-        """Logs that bear the begin of a clustering, with the begin of the write that reports them."""
+        """Logs that bear the begin of another write than the first that reports them, with that one's begin."""
         if self._others is None:
             begins = [i.requested_time for i in self.client.completed_writes()] if self.check_names else []
-            clustered = {begin for begin in begins if (done := self._report(begin)) and done.is_clustering}
             self._others = {
                 info.path: begin
-                for begin in begins
-                if clustered and begin not in clustered and (report := self._report(begin))
+                for begin in reversed(begins)
+                if (report := self._report(begin))
                 for infos in report.written.values()
                 for info in infos
-                if (log := parse_log_file(info.name)) and log.instant_time in clustered
+                if begin not in info.name and parse_log_file(info.name) is not None
             }
         return self._others
 
