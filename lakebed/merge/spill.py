@@ -135,7 +135,7 @@ def _sort(batches: list[pa.RecordBatch], facts: RunFacts) -> tuple[pa.RecordBatc
     table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
     keys = concat_chunks(table.column(facts.rule.key))
     ends = pc.min_max(keys)
-    smallest, largest = (ends[name].as_py().encode() for name in ("min", "max"))
+    smallest, largest = (ends[name].as_buffer().to_pybytes() for name in ("min", "max"))
     heads = heads_of([Keys(keys)], smallest, largest)
     ordered = order_rows([[(0, len(keys))]], [False], heads, lambda: keys)
     order = index_array(ordered.order)
