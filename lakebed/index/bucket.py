@@ -15,15 +15,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from lakebed.datafile.base_file import open_base_file
+from lakebed.datafile.source import MAX_KEY, MIN_KEY
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.format.hashing_meta import name_uuid
 from lakebed.index.locations import IndexContext, Ints, KeyLocation, Places, distinct, with_places
-from lakebed.model.bucket_hash import bucket_ids
-from lakebed.model.files import FileGroupId
+from lakebed.model.bucket_hash import bucket_id, bucket_ids
+from lakebed.model.files import BaseFile, FileGroupId
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 
 _BUCKET_ID = re.compile(r"(\d{8})-.+")
 _MOST_BUCKETS = 99_999_999
+_ASKED = 4
 
 
 def bucket_of_file_id(file_id: str) -> int | None:
@@ -41,6 +44,8 @@ class BucketIndex:
     key_fields: tuple[str, ...]
     hash_fields: tuple[str, ...] = ()
     fixed_ids: bool = False
+    count_is_known: bool = True
+    """Whether the table itself says how many buckets there are; if not, its files are asked."""
     _partitions: dict[str, dict[int, KeyLocation]] = field(default_factory=dict)
 
     is_global = False
@@ -99,7 +104,21 @@ class BucketIndex:
                     f"two file groups hold bucket {bucket} of {partition_path!r}: {found[bucket].file_id} and {file_id}"
                 )
             found[bucket] = KeyLocation(partition_path, file_id, piece.base_instant_time)
+            if not self.count_is_known and piece.base_file is not None and len(found) <= _ASKED:
+                self._check_count(piece.base_file, bucket)
         return found
+
+    def _check_count(self, base: BaseFile, bucket: int) -> None:
+        """Keys of a file must hash to its bucket: with another count, known keys would be taken for new ones."""
+        with open_base_file(self.context.client.storage, base) as source:
+            keys = [key for key in (source.footer.get(MIN_KEY), source.footer.get(MAX_KEY)) if key]
+        for key in keys:
+            if bucket_id(key, self.num_buckets, self.hash_fields or self.key_fields, self.key_fields) != bucket:
+                raise InvalidRequest(
+                    f"the table was not written with {self.num_buckets} buckets: key {key!r} lies in bucket {bucket}",
+                    file=base.path,
+                    hint="Give num_buckets= (hoodie.bucket.index.num.buckets) as the table was written with.",
+                )
 
     def _new_id(self, partition_path: str, bucket: int) -> str:
         if self.fixed_ids:

@@ -58,4 +58,5 @@ def _bucket_index(context: IndexContext, chosen: IndexOptions, fixed_ids: bool) 
         raise InvalidRequest("a bucket index needs key columns")
     if chosen.engine is BucketEngine.CONSISTENT_HASHING:
         return ConsistentBucketIndex(context, chosen.num_buckets, fields, chosen.hash_fields)
-    return BucketIndex(context, chosen.num_buckets, fields, chosen.hash_fields, fixed_ids)
+    known = "hoodie.bucket.index.num.buckets" in context.client.config.properties
+    return BucketIndex(context, chosen.num_buckets, fields, chosen.hash_fields, fixed_ids, known)

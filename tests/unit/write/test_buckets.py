@@ -101,6 +101,8 @@ def test_a_bucket_table_of_real_hudi_needs_its_count(golden_copy: Callable[[str]
         t.upsert(rows)
     with pytest.raises(lakebed.InvalidRequest, match="bucket"):
         lakebed.open(path, num_buckets=1, drop_metadata=True).upsert(rows)
+    with pytest.raises(lakebed.InvalidRequest, match="not written with 7 buckets"):
+        lakebed.open(path, num_buckets=7, drop_metadata=True).upsert(rows)
     count = t.scan().count()
     lakebed.open(path, num_buckets=buckets, drop_metadata=True).upsert(rows)
     assert t.refresh().scan().count() == count
