@@ -103,11 +103,14 @@ def _within_budget(
 
 # ---------------------------------------------------------------------- rows that never leave the JVM
 def _native_rows(spark: SparkSession, plan: Plan, vectors: Sequence[FileVector]) -> DataFrame:
-    clean = [vector.path for vector in vectors if not vector.dead]
+    clean = [vector for vector in vectors if not vector.dead]
     dirty = [vector for vector in vectors if 0 < vector.dead < vector.rows]
+    if dirty:  # one scan for both where the vectors are there anyway: Spark plans every scan of its own for long
+        dirty += [vector for vector in clean if vector.rows]
+        clean = [vector for vector in clean if not vector.rows]
     parts = []
     if clean:
-        parts.append(_select(_read_files(spark, plan, clean), plan))
+        parts.append(_select(_read_files(spark, plan, [vector.path for vector in clean]), plan))
     if dirty:
         files = _read_files(spark, plan, [vector.path for vector in dirty])
         parts.append(_select(_alive(spark, files, dirty), plan))
