@@ -49,7 +49,7 @@ def run_lakebed(home: Path, data: Path, upserts: int) -> dict[str, Any]:
     for number in range(1, upserts + 1):
         batch = pq.read_table(data / f"upsert_{number}.parquet")
         times["upserts"].append(_timed(lambda batch=batch: table.upsert(batch)))
-    times["read"] = [_timed(lambda: _sum(table.scan(columns=COLUMNS).to_arrow(), times)) for _ in range(4)]
+    times["read"] = [_timed(lambda: _sum(table.scan(columns=COLUMNS).to_arrow(), times)) for _ in range(6)]
     times["peak"] = _status("VmHWM")
     hundred = batch.slice(0, 100)
     times["hundred"] = [_timed(lambda: table.upsert(hundred)) for _ in range(7)]
@@ -80,7 +80,7 @@ def run_deltalake(home: Path, data: Path, upserts: int) -> dict[str, Any]:
             )
 
         times["upserts"].append(_timed(merge))
-    times["read"] = [_timed(lambda: _sum(DeltaTable(path).to_pyarrow_table(columns=COLUMNS), times)) for _ in range(4)]
+    times["read"] = [_timed(lambda: _sum(DeltaTable(path).to_pyarrow_table(columns=COLUMNS), times)) for _ in range(6)]
     times["peak"] = _status("VmHWM")
     return times
 
@@ -106,7 +106,7 @@ def run_pyiceberg(home: Path, data: Path, upserts: int) -> dict[str, Any]:
         batch = pq.read_table(data / f"upsert_{number}.parquet")
         times["upserts"].append(_timed(lambda batch=batch: table.upsert(batch, join_cols=["id"])))
     times["read"] = [
-        _timed(lambda: _sum(table.scan(selected_fields=tuple(COLUMNS)).to_arrow(), times)) for _ in range(4)
+        _timed(lambda: _sum(table.scan(selected_fields=tuple(COLUMNS)).to_arrow(), times)) for _ in range(6)
     ]
     times["peak"] = _status("VmHWM")
     return times

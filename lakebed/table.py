@@ -262,7 +262,9 @@ class Table:
             from lakebed.spark.carry import carried_rows
 
             with carried_rows(builder.source, writer.client.storage) as rows:
-                return self._done(run_merge(writer, replace(builder, source=rows)), options)
+                return self._done(
+                    run_merge(writer, replace(builder, source=rows)), options, builder.source.sparkSession
+                )
 
         return MergeBuilder(run, source, on)
 
@@ -273,7 +275,7 @@ class Table:
         if _is_spark_frame(data):
             from lakebed.spark.write_job import write_frame
 
-            return self._done(write_frame(data, writer, operation), options)
+            return self._done(write_frame(data, writer, operation), options, data.sparkSession)
         return self._done(writer.write(data, operation), options)
 
     def _writer(self, options: Options, memory: int | str | None, drop_metadata: bool = False) -> TableWriter:
@@ -299,9 +301,10 @@ class Table:
         chosen = {**self._client.config.properties, **self._properties, **given}
         return self._control or Control.of(self._client.storage, TxnOptions.from_properties(chosen))
 
-    def _done(self, result: CommitResult, options: Options) -> CommitResult:
+    def _done(self, result: CommitResult, options: Options, spark: Any = None) -> CommitResult:
         self.refresh()
-        after_write(self._services(options if isinstance(options, Mapping) else {}))
+        services = self._services(options if isinstance(options, Mapping) else {})
+        after_write(services if spark is None else services.on(spark))
         return result
 
     def __repr__(self) -> str:

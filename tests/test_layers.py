@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "lakebed"
-LAZY_IMPORTS = {("table.py", "lakebed.spark"), ("read/scan.py", "lakebed.spark"), ("cli/demo.py", "lakebed.spark")}
+LAZY_IMPORTS = {(door, "lakebed.spark") for door in ("table.py", "read/scan.py", "services/services.py", "cli/demo.py")}
 """Doors that reach for Spark only when they are handed a session or a frame of it, or find that there can be one."""
 
 

@@ -17,6 +17,9 @@ from lakebed.model.instant import Instant
 from lakebed.table import open as open_table
 
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="An option of the service, as key=value.")]
+DropMetadataOption = Annotated[
+    bool, typer.Option("--drop-metadata", help="Give up the table's metadata table, which is not kept up to date.")
+]
 InstantArgument = Annotated[str, typer.Argument(help="The begin time of an instant on the timeline.")]
 
 
@@ -74,21 +77,23 @@ def ttl(
 
 def upgrade(
     path: PathArgument,
-    to: Annotated[int, typer.Option(help="The table version.")] = 10,
+    to: Annotated[int, typer.Option(help="The table version, 9 or 10.")] = 10,
+    drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Give the table a higher version."""
-    open_table(path).services.upgrade(to)
+    """Give the table a higher version; no row and no file changes."""
+    open_table(path).services.upgrade(to, drop_metadata)
     _print_version(path, as_json)
 
 
 def downgrade(
     path: PathArgument,
-    to: Annotated[int, typer.Option(help="The table version.")] = 9,
+    to: Annotated[int, typer.Option(help="The table version, 8 or 9.")] = 9,
+    drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Give the table a lower version; what that version does not know is compacted away first."""
-    open_table(path).services.downgrade(to)
+    """Give the table a lower version; native logs are compacted away, what else version 8 cannot say is refused."""
+    open_table(path).services.downgrade(to, drop_metadata)
     _print_version(path, as_json)
 
 

@@ -18,16 +18,13 @@ import typer
 
 from lakebed.cli.output import console, print_json
 from lakebed.cli.show import JsonOption, PathArgument
-from lakebed.cli.upkeep import SetOption, options_of
+from lakebed.cli.upkeep import DropMetadataOption, SetOption, options_of
 from lakebed.errors import InvalidRequest
 from lakebed.model.schema import without_meta_fields
 from lakebed.table import open as open_table
 from lakebed.write.job import CommitResult
 
 MemoryOption = Annotated[str | None, typer.Option(help="A ceiling such as 512MB.")]
-DropMetadataOption = Annotated[
-    bool, typer.Option("--drop-metadata", help="Give up the table's metadata table, which is not kept up to date.")
-]
 
 
 def upsert(

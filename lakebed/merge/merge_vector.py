@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.errors import InvalidRequest
@@ -22,6 +23,9 @@ from lakebed.merge.vectors import Heads, Ints, index_array, numbers
 from lakebed.merge.window import RunFacts, Window
 from lakebed.merge.window_merge import WindowMerge, order_of
 from lakebed.merge.windows import windows
+
+Numbers = npt.NDArray[np.uint8]
+MOST_ORDERED = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,23 @@ def merge_vectors(
     runs: Sequence[Run], rule: MergeRule, *, memory: int = 128 << 20, read_buffer: int = READ_BUFFER
 ) -> list[MergeVector]:
     """The dead rows of every run, in the order in which the runs were given."""
+    return _merged(runs, rule, memory, read_buffer, None)
+
+
+def merge_order(
+    runs: Sequence[Run], rule: MergeRule, *, memory: int = 128 << 20, read_buffer: int = READ_BUFFER
+) -> tuple[list[MergeVector], Numbers]:
+    """The same, and for every living row in key order the number of its run, oldest run 0: how the rows interleave."""
+    if len(runs) > MOST_ORDERED:
+        raise InvalidRequest(f"the order of more than {MOST_ORDERED} runs does not fit a byte")
+    order: list[Numbers] = []
+    vectors = _merged(runs, rule, memory, read_buffer, order)
+    return vectors, np.concatenate(order) if order else np.zeros(0, np.uint8)
+
+
+def _merged(
+    runs: Sequence[Run], rule: MergeRule, memory: int, read_buffer: int, order: list[Numbers] | None
+) -> list[MergeVector]:
     if not rule.picks_whole_records or any(run.is_partial for run in runs):
         raise InvalidRequest(
             "merge vectors need a rule that picks whole records", hint="Read through the merge instead."
@@ -64,8 +85,11 @@ def merge_vectors(
     with Spill() as spill:
         sources = open_sources(counted, facts, spill, memory=memory, read_buffer=read_buffer)
         for window in windows(sources, facts, most_bytes=work_share(memory)):
-            gone = _dead_rows(merge, window)
-            if len(gone):
+            alive = _living_rows(merge, window)
+            if order is not None:
+                order.append(window.run_numbers(alive).astype(np.uint8))
+            if len(alive) < window.num_rows:
+                gone = _others(alive, window.num_rows)
                 positions = numbers(window.take(ROW_COLUMN, gone), np.int64)
                 owners = window.run_numbers(gone)
                 for number in np.unique(owners).tolist():
@@ -75,15 +99,19 @@ def merge_vectors(
     return [vectors[place[id(run)]] for run in runs]
 
 
-def _dead_rows(merge: WindowMerge, window: Window) -> Ints:
+def _living_rows(merge: WindowMerge, window: Window) -> Ints:
+    """The rows of a window that survive, in key order."""
     deleted = window.deleted()
     lone = [number for number, pieces in enumerate(window.sources) if pieces]
     if len(lone) == 1 and window.unique[lone[0]]:
-        return np.zeros(0, np.int64) if deleted is None else np.flatnonzero(deleted)
-    alive = merge.choose(window, order_of(window), deleted).rows
-    dead = np.ones(window.num_rows, np.bool_)
-    dead[alive] = False
-    return np.flatnonzero(dead)
+        return np.arange(window.num_rows) if deleted is None else np.flatnonzero(~deleted)
+    return merge.choose(window, order_of(window), deleted).rows
+
+
+def _others(rows: Ints, total: int) -> Ints:
+    flags = np.ones(total, np.bool_)
+    flags[rows] = False
+    return np.flatnonzero(flags)
 
 
 def _with_positions(

@@ -1,6 +1,7 @@
 """Merge vectors that were made already: they depend on nothing but the files of a slice, and files never change.
 
-A repeated read then merges nothing. Kept per process, the newest ones, within a budget of bytes.
+A repeated read then merges nothing. Kept per process, the newest ones, within a budget of bytes. In the LSM layout the
+order goes with them, a byte per row: which run the next row by key comes from.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import pyarrow as pa
 
 from lakebed.datafile.parquet_metadata import Footers
 from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit, none_missing
-from lakebed.merge.merge_vector import merge_vectors
+from lakebed.merge.merge_vector import MOST_ORDERED, Numbers, merge_order, merge_vectors
 from lakebed.read.vectors import FileVector, slice_vectors
 
 KEPT_BYTES = 256 << 20
+_MOST_ASKED = 100_000
 _PARSED = 8
 """A footer and what was made of it, in bytes per stored byte."""
 _Key = tuple[str, tuple[tuple[str, int], ...], str, str, frozenset[str], str]
@@ -27,13 +29,16 @@ class SliceVectors:
 
     files: tuple[FileVector, ...]
     logs: tuple[tuple[int, FileVector], ...] = ()
+    order: Numbers | None = field(default=None, compare=False, repr=False)
+    """For every living row by key, the number of its run."""
     footers: Footers = field(default_factory=dict, compare=False, repr=False)
     """What was read of the files on the way, for whoever reads them next."""
 
     @property
     def nbytes(self) -> int:
         words = sum(vector.words.nbytes for vector in (*self.files, *(vector for _, vector in self.logs)))
-        return words + sum(_PARSED * len(footer.data) for footer in self.footers.values())
+        order = 0 if self.order is None else self.order.nbytes
+        return words + order + sum(_PARSED * len(footer.data) for footer in self.footers.values())
 
     @property
     def has_winners(self) -> bool:
@@ -51,17 +56,26 @@ def vectors_for_engines(reader: FileGroupReader, split: ReadSplit) -> SliceVecto
     return None if vectors is None else SliceVectors((vectors.logs[0][1],), vectors.logs[1:])
 
 
-def vectors_by_run(reader: FileGroupReader, split: ReadSplit) -> SliceVectors | None:
-    """The vector of every run that holds rows, whatever its format; None where rows are combined, not chosen."""
+def vectors_by_run(reader: FileGroupReader, split: ReadSplit, *, ordered: bool = False) -> SliceVectors | None:
+    """The vector of every run that holds rows, whatever its format; None where rows are combined, not chosen.
+
+    None as well where they are to be `ordered` and some run is not: only a merge can bring them into order.
+    """
     footers: Footers = {}
     with none_missing():
         runs = reader.without_conditions().runs(split.slice, pa.schema([]), footers=footers)
         if not reader.shape.rule.picks_whole_records or any(run.is_partial for run in runs):
             return None
-        made = merge_vectors(runs, reader.shape.rule, memory=reader.options.memory)
+        order = None
+        if not ordered:
+            made = merge_vectors(runs, reader.shape.rule, memory=reader.options.memory)
+        elif len(runs) <= MOST_ORDERED and all(run.is_sorted or run.is_delete for run in runs):
+            made, order = merge_order(runs, reader.shape.rule, memory=reader.options.memory)
+        else:
+            return None
     vectors = [FileVector(run.label or "", v.rows, v.dead, v.words) for run, v in zip(runs, made, strict=True)]
     by_number = ((number, vectors[number]) for number, run in enumerate(runs) if not run.is_delete)
-    return SliceVectors((), tuple(by_number), footers)
+    return SliceVectors((), tuple(by_number), order, footers)
 
 
 def key_of(reader: FileGroupReader, split: ReadSplit, kind: str) -> _Key:
@@ -77,6 +91,7 @@ class KeptVectors:
     budget: int = KEPT_BYTES
     _kept: dict[_Key, SliceVectors | None] = field(default_factory=dict)
     _held: int = 0
+    _asked: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __contains__(self, key: _Key) -> bool:
@@ -84,6 +99,15 @@ class KeptVectors:
 
     def get(self, key: _Key) -> SliceVectors | None:
         return self._kept.get(key)
+
+    def asked_again(self, key: _Key) -> bool:
+        """Whether somebody asked for these before; from now on somebody has."""
+        with self._lock:
+            before = hash(key) in self._asked
+            if len(self._asked) >= _MOST_ASKED:
+                self._asked.clear()
+            self._asked.add(hash(key))
+            return before
 
     def put(self, key: _Key, vectors: SliceVectors | None) -> None:
         with self._lock:
@@ -98,6 +122,7 @@ class KeptVectors:
         """Forget all of them: for measurements, and for whoever wants the memory back."""
         with self._lock:
             self._kept.clear()
+            self._asked.clear()
             self._held = 0
 
 

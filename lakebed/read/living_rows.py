@@ -1,10 +1,10 @@
-"""A slice with logs, read without copying rows together: each file by itself, dead rows dropped by merge vectors.
+"""A slice with logs that is read again: each file by itself, dead rows dropped by merge vectors, nothing compared.
 
-    keys and ordering values of all runs ──► merge vectors, kept for the next read
-    the asked columns of every run ──► living rows ──► conditions ──► batches
+    first read     merged as ever: whoever reads once pays for nothing else
+    second read    keys and ordering values of all runs ──► merge vectors and the order of rows, which are kept
+    from then on   the asked columns of every run ──► living rows ──► laid into each other in key order ──► conditions
 
-Keys are compared once for all reads of the same files, and a row that nothing replaced is copied at most once. Rows
-come file by file instead of in key order. Not for conditions on the key, which skip most of every file; for a limit,
+In the default layout rows come file by file. Not for conditions on the key, which skip most of every file; for a limit,
 whose first rows should not wait for all keys; for rules that combine rows.
 """
 
@@ -12,10 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from lakebed.datafile.parquet_metadata import Footers
-from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit
+from lakebed.merge.file_group_reader import LSM_TREE, FileGroupReader, ReadSplit
+from lakebed.merge.merge_vector import Numbers
+from lakebed.merge.runs import Run
+from lakebed.merge.vectors import index_array, take
+from lakebed.merge.windows import guess_row_bytes
 from lakebed.model.schema_evolution import plain
 from lakebed.read.kept_vectors import KEPT, SliceVectors, key_of, vectors_by_run
 from lakebed.read.vectors import FileVector
@@ -24,35 +29,40 @@ _BY_RUN = "runs"
 
 
 def living_rows(reader: FileGroupReader, split: ReadSplit) -> Iterator[pa.RecordBatch]:
-    """The rows of a split that the query asks for, by vectors where that can be, else by merging."""
+    """The rows of a split that the query asks for, in key order where the layout has one."""
     vectors = None if reader.key_range is not None else kept_vectors(reader, split)
     if vectors is None:
         yield from reader.read(split)
-        return
-    yield from rows_by_vectors(reader, split, vectors.logs, vectors.footers)
+    elif vectors.order is not None:
+        yield from rows_in_order(reader, split, vectors, vectors.order)
+    else:
+        yield from rows_by_vectors(reader, split, vectors.logs, vectors.footers)
 
 
 def count_living(reader: FileGroupReader, split: ReadSplit) -> int:
     """How many rows a split has for the query."""
     conditions = reader.predicate is not None or reader.commits is not None
-    vectors = None if conditions else kept_vectors(reader, split)
+    vectors = None if conditions else kept_vectors(reader, split, at_once=True)
     if vectors is None:
         return reader.count(split)
     return sum(vector.rows - vector.dead for _, vector in vectors.logs)
 
 
-def kept_vectors(reader: FileGroupReader, split: ReadSplit) -> SliceVectors | None:
-    """The vectors of a split with logs, made when nobody made them yet; None where there can be none."""
+def kept_vectors(reader: FileGroupReader, split: ReadSplit, *, at_once: bool = False) -> SliceVectors | None:
+    """The vectors of a split with logs: made the second time somebody asks, or `at_once`; None where there are none."""
     if not split.slice.log_files or not reader.shape.rule.picks_whole_records:
         return None
     key = key_of(reader, split, _BY_RUN)
-    if key not in KEPT:
-        vectors = vectors_by_run(reader, split)
-        KEPT.put(key, vectors)
-        return vectors
-    return KEPT.get(key)
+    if key in KEPT:
+        return KEPT.get(key)
+    if not (at_once or KEPT.asked_again(key)):
+        return None
+    vectors = vectors_by_run(reader, split, ordered=reader.shape.layout == LSM_TREE)
+    KEPT.put(key, vectors)
+    return vectors
 
 
+# ---------------------------------------------------------------------- file by file
 def rows_by_vectors(
     reader: FileGroupReader,
     split: ReadSplit,
@@ -62,11 +72,67 @@ def rows_by_vectors(
     """Rows of some runs that are alive and that the query asks for; runs by their number, oldest first."""
     with reader.data_runs(split.slice, footers) as runs:
         for number, vector in vectors:
-            if vector.dead == vector.rows:
-                continue
-            alive = pa.Array.from_buffers(pa.bool_(), vector.rows, [None, pa.py_buffer((~vector.words).tobytes())])
-            start = 0
-            for batch in runs[number].open(reader.options.batch_rows):
-                kept = batch if not vector.dead else batch.filter(alive.slice(start, batch.num_rows))
-                start += batch.num_rows
-                yield from reader.asked_for(plain(kept))
+            for batch in _living(runs[number], vector, reader.options.batch_rows):
+                yield from reader.asked_for(plain(batch))
+
+
+def _living(run: Run, vector: FileVector, rows: int) -> Iterator[pa.RecordBatch]:
+    """The living rows of one run, in file order."""
+    if vector.dead == vector.rows:
+        return
+    alive = pa.Array.from_buffers(pa.bool_(), vector.rows, [None, pa.py_buffer((~vector.words).tobytes())])
+    start = 0
+    for batch in run.open(rows):
+        yield batch if not vector.dead else batch.filter(alive.slice(start, batch.num_rows))
+        start += batch.num_rows
+
+
+# ---------------------------------------------------------------------- in key order
+def rows_in_order(
+    reader: FileGroupReader, split: ReadSplit, vectors: SliceVectors, order: Numbers
+) -> Iterator[pa.RecordBatch]:
+    """Living rows of all runs, laid into each other as they follow by key: each run is in key order already."""
+    with reader.data_runs(split.slice, vectors.footers) as runs:
+        share = reader.options.memory // 8 // max(1, len(vectors.logs))
+        sources = {}
+        for number, vector in vectors.logs:
+            row_bytes = runs[number].row_bytes or guess_row_bytes(reader.schema)
+            rows = max(1, min(reader.options.batch_rows, share // row_bytes))
+            sources[number] = _Source(_living(runs[number], vector, rows))
+        step = max(1, min(reader.options.batch_rows, reader.options.memory // 8 // guess_row_bytes(reader.schema)))
+        for start in range(0, len(order), step):
+            yield from reader.asked_for(plain(_next_rows(sources, order[start : start + step])))
+
+
+def _next_rows(sources: dict[int, _Source], order: Numbers) -> pa.RecordBatch:
+    """The next rows by key; `order` says from which run each comes."""
+    counts = np.bincount(order)
+    used = np.flatnonzero(counts).tolist()
+    pieces = [piece for number in used for piece in sources[number].take(int(counts[number]))]
+    if any(not piece.schema.equals(pieces[0].schema) for piece in pieces):
+        pieces = [plain(piece) for piece in pieces]  # one file keeps a text behind a dictionary, another does not
+    joined = pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
+    if len(used) == 1:
+        return joined
+    by_run = np.argsort(order, kind="stable")
+    places = np.empty(len(order), np.int64)
+    places[by_run] = np.arange(len(order))
+    found: pa.RecordBatch = take(joined, index_array(places))
+    return found
+
+
+class _Source:
+    """Batches of which the next so many rows can be had."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._rest: pa.RecordBatch | None = None
+
+    def take(self, rows: int) -> Iterator[pa.RecordBatch]:
+        while rows:
+            batch = self._rest if self._rest is not None else next(self._batches)
+            taken = batch.slice(0, rows)
+            self._rest = batch.slice(rows) if rows < batch.num_rows else None
+            rows -= taken.num_rows
+            if taken.num_rows:
+                yield taken

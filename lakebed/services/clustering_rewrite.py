@@ -10,7 +10,6 @@ When buckets are resized every row goes to the file of its bucket instead, in th
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -45,7 +44,7 @@ from lakebed.services.clustering_order import RowOrdering, with_keys
 from lakebed.services.resize import BucketOutputs
 from lakebed.txn.transaction import Transaction
 from lakebed.write.job import LEAST_SHARE
-from lakebed.write.marked import marking
+from lakebed.write.marked import attempt_token, marking
 
 SORT_KEY = "_lakebed_sort_key"
 PLACE = (PARTITION_PATH, FILE_NAME)
@@ -203,7 +202,7 @@ class Rewriting:
         group = FileGroupId(task.partition_path, file_id)
         return BaseFileWriter(
             marking(self.reader.storage, self.begin_time, MarkerType.CREATE),
-            WriteTarget(group, self.begin_time, f"{task.number}-{layer}-{os.getpid()}"),
+            WriteTarget(group, self.begin_time, attempt_token(task.number, layer)),
             self.schema,
             self.options,
             is_sorted=is_sorted,

@@ -12,7 +12,6 @@ leaves that group out: what it would add is in the next base file.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -40,7 +39,7 @@ from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
 from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import LEAST_SHARE, SCHEMA_KEY, narrowed, table_schema_json
-from lakebed.write.marked import marking
+from lakebed.write.marked import attempt_token, marking
 from lakebed.write.writable import carried_schema
 
 __all__ = ["full_plan", "run_compaction"]
@@ -203,7 +202,7 @@ class _Merging:
     def _full(self, number: int, piece: FileSlice) -> WriteStat:
         base = piece.base_file
         target = WriteTarget(
-            piece.file_group, self.begin_time, f"{number}-0-{os.getpid()}", base.instant_time if base else None
+            piece.file_group, self.begin_time, attempt_token(number), base.instant_time if base else None
         )
         with BaseFileWriter(
             marking(self.reader.storage, self.begin_time, MarkerType.MERGE if base else MarkerType.CREATE),

@@ -13,7 +13,6 @@ instant: there it is only right if it reaches up to the newest log. Rows keep th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -35,7 +34,7 @@ from lakebed.model.instant import Action
 from lakebed.services.compaction_strategy import LogState
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.write.marked import marking
+from lakebed.write.marked import attempt_token, marking
 from lakebed.write.stamp import log_rows
 
 EXECUTION = "org.apache.hudi.table.action.compact.LogCompactionExecutionHelper"
@@ -155,8 +154,7 @@ class MergeLogs:
             has_earlier_deletes=keeps_earlier_deletes(shape.rule),
             populate_meta_fields=self.populate_meta_fields,
         )
-        token = f"{number}-0-{os.getpid()}"
-        target = WriteTarget(piece.file_group, self.begin_time, token, piece.base_instant_time)
+        target = WriteTarget(piece.file_group, self.begin_time, attempt_token(number), piece.base_instant_time)
         storage = marking(self.reader.storage, self.begin_time, MarkerType.CREATE)
         make = NativeLogWriter if self.native else InlineLogWriter
         return make(storage, target, spec, self.options)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from lakebed.config.clustering_options import ClusteringOptions
 from lakebed.config.compaction_options import CompactionOptions, strategy_named
@@ -50,6 +51,21 @@ class Services:
     """Called after each change, so that the table object sees it."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """What the table was opened with; options of a call come on top."""
+
+    def on(self, spark: Any) -> Services:
+        """The same services, whose work on file groups runs as tasks of a Spark session (or of another `Runner`).
+
+        t.services.on(spark).compact(strategy="hybrid")
+
+        Plans and commits stay here. `memory` is then the ceiling of one task instead of all together.
+        """
+        if isinstance(spark, Runner):
+            return replace(self, runner=spark)
+        if not type(spark).__module__.startswith("pyspark.sql"):
+            raise InvalidRequest(f"services run on a Spark session or a runner, not on {type(spark).__name__}")
+        from lakebed.spark.runner import SparkRunner
+
+        return replace(self, runner=SparkRunner(spark))
 
     # ------------------------------------------------------------------ compaction
     def compact(
@@ -220,17 +236,22 @@ class Services:
         return done
 
     # ------------------------------------------------------------------ versions
-    def upgrade(self, to: int = 10) -> None:
-        """Give the table a higher version: native logs need version 10."""
-        upgrade(self.client, self.control, to)
+    def upgrade(self, to: int = 10, drop_metadata: bool = False) -> None:
+        """Give the table a higher version, 9 or 10: native logs need version 10. No row and no file changes.
+
+        A metadata table is not carried over: `drop_metadata=True` removes it first.
+        """
+        upgrade(self.client, self.control, to, drop_metadata=drop_metadata)
         self.done()
 
-    def downgrade(self, to: int = 9) -> None:
-        """Give the table a lower version, for programs that do not know version 10.
+    def downgrade(self, to: int = 9, drop_metadata: bool = False) -> None:
+        """Give the table a lower version, 9 or 8, for programs that do not know the higher ones.
 
-        Slices with native logs are compacted and the logs removed, so times before this cannot be travelled to.
+        From version 10 slices with native logs are compacted and the logs removed, so times before this cannot be
+        travelled to. Between 9 and 8 only properties change. What the lower version cannot say is refused before
+        anything is done. A metadata table is not carried over: `drop_metadata=True` removes it first.
         """
-        downgrade(self.client, self.control, to, self.runner, memory=self.memory)
+        downgrade(self.client, self.control, to, self.runner, memory=self.memory, drop_metadata=drop_metadata)
         self.done()
 
 

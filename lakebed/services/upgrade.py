@@ -1,26 +1,40 @@
 """From one table version to another, forth and back.
 
+     8 ◄─► 9    the properties that say by what rule rows are merged (merge_properties.py), in one write; files stay
      9 ──► 10   a property: old inline logs stay, native ones join them
     10 ──► 9    a version 9 reader takes a native log for a base file, so none may be left:
                 finish what is pending ─► compact every slice with native logs ─► remove those logs (a clean)
                 ─► under the lock, with nothing pending and no native log in any folder: the property
 
-Each step leaves a table that is right, so a downgrade that died is just called again. A writer that began under the
-other version cannot commit any more. The layout stays: sortedness is a fact of each file, whatever the version.
+Further ways go step by step, and what any of the steps would refuse is refused before the first. Each step leaves a
+table that is right, so one that died is just called again. A writer that began under the other version cannot commit
+any more. The layout stays: sortedness is a fact of each file, whatever the version.
+
+Single keys under COMPLEX are the one thing that rows hold of the version: `id:7` from version 9 on, and before that
+`id:7` or `7`, as the program was that wrote them. So they are looked at on the way up, and stay where they are else.
 """
 
 from __future__ import annotations
 
-from lakebed.config.table_config import TableVersion
+from dataclasses import replace
+
+import pyarrow.compute as pc
+
+from lakebed.config.table_config import TableConfig, TableVersion
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import ConflictError, InvalidRequest
-from lakebed.format.names import parse_log_file
+from lakebed.format.names import INDEX_DEFS_FILE, parse_log_file
+from lakebed.format.table_files import IndexDefinition, parse_index_definitions, render_index_definitions
 from lakebed.model.files import FileSlice, LogKind
 from lakebed.model.instant import Action
+from lakebed.model.schema import RECORD_KEY
+from lakebed.read.scan import Scan
 from lakebed.runner import Runner
 from lakebed.services.cleaning import remove_files, run_clean
 from lakebed.services.compaction import run_compaction
 from lakebed.services.compaction_plan import full_plan
+from lakebed.services.drop_metadata import is_half_dropped, remove_metadata
+from lakebed.services.merge_properties import VERSION, eight_to_nine, nine_to_eight
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.table_properties import update_properties
 from lakebed.txn.control import Control
@@ -29,18 +43,23 @@ from lakebed.txn.transaction import schedule
 from lakebed.view.partitions import StorageLister
 from lakebed.write.create import DRAFT_PROPERTY
 
-VERSION = "hoodie.table.version"
 INITIAL_VERSION = "hoodie.table.initial.version"
 
 
-def upgrade(client: MetaClient, control: Control, to: int) -> MetaClient:
+def upgrade(client: MetaClient, control: Control, to: int, *, drop_metadata: bool = False) -> MetaClient:
     """Give the table a higher version; the table as it is then."""
-    if not _is_a_step(client, to, up=True):
+    if not _is_a_way(client, to, up=True):
         return client
-    control.require_metadata_writer(client)
-    with control.lock.hold() as lease:
-        lease.confirm()
-        update_properties(client.storage, {VERSION: str(int(TableVersion.TEN)), DRAFT_PROPERTY: "1"})
+    if client.config.version < TableVersion.NINE:
+        eight_to_nine(client.config)
+        _refuse_plain_keys(client)
+    client = _without_metadata(client, control, drop_metadata)
+    if client.config.version < TableVersion.NINE:
+        client = _from_eight_to_nine(client, control)
+    if to > client.config.version:
+        with control.lock.hold() as lease:
+            lease.confirm()
+            update_properties(client.storage, {VERSION: str(int(TableVersion.TEN)), DRAFT_PROPERTY: "1"})
     return client.reload()
 
 
@@ -52,11 +71,57 @@ def downgrade(
     *,
     options: WriteOptions | None = None,
     memory: int = 256 << 20,
+    drop_metadata: bool = False,
 ) -> MetaClient:
     """Give the table a lower version; the table as it is then."""
-    if not _is_a_step(client, to, up=False):
+    if not _is_a_way(client, to, up=False):
         return client
+    if client.config.version > TableVersion.NINE:
+        _refuse_what_cannot_go(client)
+    if to < TableVersion.NINE:
+        _refuse_what_eight_does_not_know(client, drop_metadata)
+    client = _without_metadata(client, control, drop_metadata)
+    if client.config.version > TableVersion.NINE:
+        client = _from_ten_to_nine(client, control, runner, options, memory)
+    return _from_nine_to_eight(client, control) if to < TableVersion.NINE else client
+
+
+def _without_metadata(client: MetaClient, control: Control, drop_metadata: bool) -> MetaClient:
+    if drop_metadata or is_half_dropped(client):
+        client = remove_metadata(client, control)
     control.require_metadata_writer(client)
+    return client
+
+
+def _from_eight_to_nine(client: MetaClient, control: Control) -> MetaClient:
+    """Definitions of indexes get a version, which those of version 8 may lack; then the properties change."""
+    with control.lock.hold() as lease:
+        fresh = client.reload()
+        if fresh.config.version is TableVersion.EIGHT:
+            change = eight_to_nine(fresh.config)
+            lease.confirm()
+            indexes = _indexes(fresh)
+            if any(index.version is None for index in indexes.values()):
+                named = {name: replace(index, version=index.version or "V1") for name, index in indexes.items()}
+                fresh.storage.put(INDEX_DEFS_FILE, render_index_definitions(named))
+            update_properties(fresh.storage, change.values, change.removals)
+    return client.reload()
+
+
+def _from_nine_to_eight(client: MetaClient, control: Control) -> MetaClient:
+    with control.lock.hold() as lease:
+        fresh = client.reload()
+        if fresh.config.version is TableVersion.NINE:
+            _refuse_what_eight_does_not_know(fresh)
+            change = nine_to_eight(fresh.config)
+            lease.confirm()
+            update_properties(fresh.storage, change.values, change.removals)
+    return client.reload()
+
+
+def _from_ten_to_nine(
+    client: MetaClient, control: Control, runner: Runner, options: WriteOptions | None, memory: int
+) -> MetaClient:
     client = clean_up(client, control)
     _refuse_what_cannot_go(client)
     for instant in client.timeline.pending.of_actions(Action.COMPACTION, Action.LOG_COMPACTION):
@@ -97,22 +162,58 @@ def native_logs(client: MetaClient) -> dict[str, list[str]]:
     return {partition: names for partition, names in found.items() if names}
 
 
-def _is_a_step(client: MetaClient, to: int, *, up: bool) -> bool:
-    """Whether there is something to do; refuses what is not known how to do."""
+def _is_a_way(client: MetaClient, to: int, *, up: bool) -> bool:
+    """Whether there is something to do; refuses versions that are unknown or in the other direction."""
     version = int(client.config.version)
     if version == to:
         return False
-    known = [int(item) for item in TableVersion]
+    known = [int(item) for item in TableVersion if item.readable]
     if to not in known:
         raise InvalidRequest(f"there is no table version {to}", hint=f"Versions are: {', '.join(map(str, known))}.")
     if (to > version) != up:
         raise InvalidRequest(f"the table has version {version}", hint=f"Use {'downgrade' if up else 'upgrade'}.")
-    if {version, to} != {int(TableVersion.NINE), int(TableVersion.TEN)}:
-        raise InvalidRequest(
-            f"from version {version} to {to} payload classes, merge settings and indexes change their form",
-            hint="lakebed goes between 9 and 10 only; for the rest use Apache Hudi's own upgrade.",
-        )
     return True
+
+
+def _indexes(client: MetaClient) -> dict[str, IndexDefinition]:
+    if client.config.index_defs_path is None:
+        return {}
+    try:
+        return parse_index_definitions(client.storage.read(INDEX_DEFS_FILE), INDEX_DEFS_FILE)
+    except FileNotFoundError:
+        return {}
+
+
+def _has_single_complex_key(config: TableConfig) -> bool:
+    return config.keygen_type == "COMPLEX" and len(config.key_fields) == 1
+
+
+def _refuse_plain_keys(client: MetaClient) -> None:
+    """Rows whose keys a version 9 writer would write otherwise: it would not find them, and add them a second time."""
+    if not _has_single_complex_key(client.config):
+        return
+    head, hint = f"{client.config.key_fields[0]}:", "Copy the rows into a new table."
+    if not client.config.populate_meta_fields:
+        raise InvalidRequest("rows do not hold their keys, so nobody knows the form of those in its logs", hint=hint)
+    for batch in Scan(client=client, columns=(RECORD_KEY,)).to_batches():
+        plain = batch.filter(pc.invert(pc.starts_with(batch.column(RECORD_KEY), head)))
+        if plain.num_rows:
+            key = plain.column(RECORD_KEY)[0].as_py()
+            raise InvalidRequest(f"the key {key!r} would be {head + key!r} in version 9", hint=hint)
+
+
+def _refuse_what_eight_does_not_know(client: MetaClient, indexes_go: bool = False) -> None:
+    nine_to_eight(client.config)
+    if _has_single_complex_key(client.config):
+        raise InvalidRequest(
+            f"the single key {client.config.key_fields[0]!r} under the COMPLEX key generator is written otherwise by "
+            "programs that know no version beyond 8: they would not find the rows that are there"
+        )
+    later = [index.name for index in _indexes(client).values() if index.version not in (None, "V1")]
+    if later and not indexes_go:
+        raise InvalidRequest(
+            f"the index {later[0]!r} has a form that version 8 does not know", hint="Drop it with Apache Hudi first."
+        )
 
 
 def _refuse_what_cannot_go(client: MetaClient) -> None:

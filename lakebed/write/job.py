@@ -238,10 +238,15 @@ class _Task:
 
 
 def narrowed(runner: Runner, groups: int, memory: int) -> tuple[Runner, int]:
-    """The runner with as many tasks at once as there are cores, groups, and decent shares of the memory; how many."""
-    threads = getattr(runner, "threads", None) or os.cpu_count() or 1
+    """The runner with as many tasks at once as there are cores, groups, and decent shares of the memory; how many.
+
+    Runners other than our threads know themselves how much they do at once: there the memory is for one task.
+    """
+    if not isinstance(runner, LocalRunner):
+        return runner, 1
+    threads = runner.threads or os.cpu_count() or 1
     threads = max(1, min(threads, groups, memory // 2 // DECENT_SHARE))
-    return (replace(runner, threads=threads) if isinstance(runner, LocalRunner) else runner), threads
+    return replace(runner, threads=threads), threads
 
 
 def _fitted(options: WriteOptions, share: int) -> WriteOptions:

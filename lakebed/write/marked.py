@@ -6,6 +6,7 @@ task writes through means that no writer can forget one.
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,6 +18,11 @@ from lakebed.txn.markers import create_marker
 def marking(storage: Storage, begin_time: str, io_type: MarkerType) -> Storage:
     """The storage through which a task of this write opens its data files."""
     return cast(Storage, _MarkingStorage(storage, begin_time, io_type))
+
+
+def attempt_token(number: int, layer: int = 0) -> str:
+    """The write token of one attempt at a task: another attempt, even by the same process, writes other files."""
+    return f"{number}-{layer}-{secrets.randbelow(1 << 31)}"
 
 
 @dataclass(frozen=True, slots=True)
