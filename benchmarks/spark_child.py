@@ -100,10 +100,12 @@ class Lakebed(Engine):
         return self.lakebed.read(self.session, self.home / name, columns=columns)
 
     def forget(self) -> None:
-        """Merge vectors that an earlier query made must not make the next "first" read a repeated one."""
+        """Merge vectors and frames of an earlier query must not make the next "first" read a repeated one."""
         from lakebed.read.kept_vectors import KEPT
+        from lakebed.spark.read import forget_frames
 
         KEPT.clear()
+        forget_frames()
 
 
 class Hudi(Engine):

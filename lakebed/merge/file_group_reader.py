@@ -141,20 +141,20 @@ class FileGroupReader:
             return "logs that are not Parquet"
         return None
 
-    def fits_natively(self, split: ReadSplit) -> bool:
+    def fits_natively(self, split: ReadSplit, footers: Footers | None = None) -> bool:
         """Whether every file of the slice holds the table's columns in the table's types, partial logs excluded."""
         piece = split.slice
         sources: list[pa.Schema] = []
         if piece.base_file is not None:
             if self._renames(piece.base_file.instant_time):
                 return False
-            with open_base_file(self.storage, piece.base_file) as source:
+            with open_base_file(self.storage, piece.base_file, footers=footers) as source:
                 sources.append(source.schema)
-        for run in self.scan(piece).runs if piece.log_files else ():
+        for run in self.scan(piece, footers).runs if piece.log_files else ():
             if run.is_partial or self._renames(run.instant_time):
                 return False
             if not run.is_delete:
-                with parquet_source(self.storage, run.block) as source:
+                with parquet_source(self.storage, run.block, footers=footers) as source:
                     sources.append(source.schema)
         wanted = {item.name: item.type for item in self.shape.schema}
         return all(wanted.get(item.name, item.type) == item.type for schema in sources for item in schema)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakebed.datafile.parquet_metadata import Footers
 from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit
 from lakebed.merge.merge_vector import merge_vectors
 
@@ -35,11 +36,12 @@ def slice_vectors(reader: FileGroupReader, split: ReadSplit) -> list[FileVector]
 
     None when the files do not fit a plain reader: partial updates, or columns that changed their name or type.
     """
-    if not reader.fits_natively(split):
+    footers: Footers = {}
+    if not reader.fits_natively(split, footers):
         return None
     if not split.slice.log_files and split.slice.base_file is not None:
         return [FileVector(split.slice.base_file.path, 0, 0, np.zeros(0, np.uint64))]
-    runs = reader.without_conditions().runs(split.slice, pa.schema([]))
+    runs = reader.without_conditions().runs(split.slice, pa.schema([]), footers=footers)
     vectors = merge_vectors(runs, reader.shape.rule, memory=reader.options.memory)
     return [
         FileVector(run.label or "", vector.rows, vector.dead, vector.words)

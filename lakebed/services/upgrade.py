@@ -79,7 +79,7 @@ def downgrade(
     if client.config.version > TableVersion.NINE:
         _refuse_what_cannot_go(client)
     if to < TableVersion.NINE:
-        _refuse_what_eight_does_not_know(client, drop_metadata)
+        _refuse_what_eight_does_not_know(client)
     client = _without_metadata(client, control, drop_metadata)
     if client.config.version > TableVersion.NINE:
         client = _from_ten_to_nine(client, control, runner, options, memory)
@@ -202,7 +202,7 @@ def _refuse_plain_keys(client: MetaClient) -> None:
             raise InvalidRequest(f"the key {key!r} would be {head + key!r} in version 9", hint=hint)
 
 
-def _refuse_what_eight_does_not_know(client: MetaClient, indexes_go: bool = False) -> None:
+def _refuse_what_eight_does_not_know(client: MetaClient) -> None:
     nine_to_eight(client.config)
     if _has_single_complex_key(client.config):
         raise InvalidRequest(
@@ -210,7 +210,7 @@ def _refuse_what_eight_does_not_know(client: MetaClient, indexes_go: bool = Fals
             "programs that know no version beyond 8: they would not find the rows that are there"
         )
     later = [index.name for index in _indexes(client).values() if index.version not in (None, "V1")]
-    if later and not indexes_go:
+    if later and not client.config.metadata_partitions:  # else they go with the metadata table, or nothing does
         raise InvalidRequest(
             f"the index {later[0]!r} has a form that version 8 does not know", hint="Drop it with Apache Hudi first."
         )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -42,6 +43,8 @@ ROW = "_lakebed_row"
 MOST_VECTOR_BYTES = 128 << 20
 """The vectors of a query are broadcast; this many bytes stand for a thousand million rows in files with dead ones."""
 LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+MOST_FRAMES = 16
+_FRAMES: weakref.WeakKeyDictionary[SparkSession, dict[object, DataFrame]] = weakref.WeakKeyDictionary()
 _GLOB = re.compile(r"([{}\[\]*?\\,])")
 
 
@@ -108,15 +111,34 @@ def _native_rows(spark: SparkSession, plan: Plan, vectors: Sequence[FileVector])
     if dirty:  # one scan for both where the vectors are there anyway: Spark plans every scan of its own for long
         dirty += [vector for vector in clean if vector.rows]
         clean = [vector for vector in clean if not vector.rows]
-    parts = []
-    if clean:
-        parts.append(_select(_read_files(spark, plan, [vector.path for vector in clean]), plan))
-    if dirty:
-        files = _read_files(spark, plan, [vector.path for vector in dirty])
-        parts.append(_select(_alive(spark, files, dirty), plan))
+    parts = [_select(_frame(spark, plan, files), plan) for files in (clean, dirty) if files]
     if not parts:
         return spark.createDataFrame([], spark_schema(plan.schema))
     return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
+
+
+def _frame(spark: SparkSession, plan: Plan, vectors: Sequence[FileVector]) -> DataFrame:
+    """All columns of files, without dead rows. Files never change, so Spark need not hear of them twice.
+
+    Half of a short query goes into telling Spark the same list of files and the same vectors as before.
+    """
+    settings = (plan.reader.storage.url, str(plan.reader.shape.schema), case_sensitive(spark))
+    key = (*settings, *((vector.path, hash(vector.words.tobytes())) for vector in vectors))
+    kept = _FRAMES.setdefault(spark, {})
+    frame = kept.get(key)
+    if frame is None:
+        frame = _read_files(spark, plan, [vector.path for vector in vectors])
+        if any(vector.dead for vector in vectors):
+            frame = _alive(spark, frame, vectors)
+        while len(kept) >= MOST_FRAMES:
+            del kept[next(iter(kept))]
+        kept[key] = frame
+    return frame
+
+
+def forget_frames() -> None:
+    """Let Spark start from nothing at the next read: for measurements."""
+    _FRAMES.clear()
 
 
 def _read_files(spark: SparkSession, plan: Plan, paths: Sequence[str]) -> DataFrame:
@@ -163,7 +185,8 @@ def _select(files: DataFrame, plan: Plan) -> DataFrame:
         files = files.where(F.col(COMMIT_TIME).isin(sorted(reader.commits)))
     if reader.predicate is not None:
         files = where(files, reader.predicate, reader.shape.schema)
-    return files.select(*(quoted((name,)) for name in plan.schema.names))
+    names = [quoted((name,)) for name in plan.schema.names]
+    return files.selectExpr(*(f"{name} AS {name}" for name in names))  # a table joined with itself has two of each
 
 
 def _unpushed(item: pa.Field) -> Column | None:

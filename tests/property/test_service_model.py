@@ -169,11 +169,13 @@ class Upkeep(Workload):
         if self.chance.random() < 0.6:
             return None
         before = self.version
-        if before < 10:
-            self.table.services.upgrade(to=self.chance.randint(before + 1, 10))
+        to = self.chance.choice([version for version in (8, 9, 10) if version != before])
+        if to > before:
+            self.table.services.upgrade(to=to)
         else:
-            self.table.services.downgrade(to=self.chance.choice([8, 9]))
-            self.forget()
+            self.table.services.downgrade(to=to)
+            if before == 10:
+                self.forget()
         self.reopen()
         return f"{before} to {self.version}"
 

@@ -138,6 +138,31 @@ def test_read_function(native: lakebed.Table, spark: Any) -> None:
         lakebed.read(spark, native.url, columns=["smal"])
 
 
+def test_reading_again_tells_spark_nothing_new(
+    native: lakebed.Table, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakebed.spark import read
+
+    told: list[int] = []
+    reads = read._read_files
+
+    def counted(session: Any, plan: Any, paths: Any) -> Any:
+        told.append(len(paths))
+        return reads(session, plan, paths)
+
+    read.forget_frames()
+    monkeypatch.setattr(read, "_read_files", counted)
+    one = native.scan(columns=["id", "version"]).to_df(spark)
+    first = len(told)
+    assert first
+    other = native.scan(columns=["id", "version"]).to_df(spark)
+    both = one.join(other, one.id == other.id).where(one.version == other.version)
+    assert both.count() == one.count() == native.scan().count(), "a table joined with itself"
+    assert one.join(other, one.id < other.id).count() == one.count() * (one.count() - 1) // 2
+    assert_same(spark, native.scan(filter="version = 2"))
+    assert len(told) == first
+
+
 def test_a_lost_file_is_an_error_whatever_the_session_says(tmp_path: Path, spark: Any) -> None:
     table = make_table(tmp_path / "t", table_type="cow")
     frame = table.scan().to_df(spark)

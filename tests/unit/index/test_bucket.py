@@ -91,7 +91,7 @@ def test_the_bucket_count_is_never_guessed(golden: Golden) -> None:
     context = context_of(golden("mor_bucket_v9"))
     with pytest.raises(InvalidRequest, match="num_buckets"):
         open_index(context, {"hoodie.index.type": "BUCKET"})
-    with pytest.raises(InvalidRequest, match="bucket 2 of a table with 2|not written with 2 buckets"):
+    with pytest.raises(InvalidRequest, match=r"bucket 2 of a table with 2|not written with 2 buckets"):
         open_index(context, bucket_options(2)).locate(stored_rows(context))
     with pytest.raises(InvalidRequest, match="not a key column"):
         open_index(context, bucket_options(3, **{"hoodie.bucket.index.hash.field": "txt"}))

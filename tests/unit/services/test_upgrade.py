@@ -1,15 +1,18 @@
-"""From version 9 to 10 and back: no row changes, nothing is left that a version 9 reader would misread."""
+"""Between versions 8, 9 and 10: no answer changes, nothing is left that a reader of the lower version would misread."""
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import lakebed
 from lakebed.errors import ConflictError, InvalidRequest
-from lakebed.format.names import parse_log_file
+from lakebed.format.names import INDEX_DEFS_FILE, parse_log_file
 from lakebed.model.actions import ClusteringPlan, RequestedReplace, SavepointMetadata
 from lakebed.model.finding import Severity
 from lakebed.model.instant import Action
@@ -21,9 +24,12 @@ from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import ManualClock
 from lakebed.timeline.meta_client import MetaClient
+from lakebed.timeline.table_properties import update_properties
 from lakebed.txn.options import Concurrency, TxnOptions
 from lakebed.txn.transaction import Transaction, schedule
 from lakebed.view.file_system_view import FileSystemView
+from tests.conftest import expected
+from tests.golden.rows import rows_of
 from tests.simulation.write_cases import Rows, check_recovered, data, fill, leftovers, read, serious, table_on
 from tests.unit.txn.tables import clone, control_of, metadata_of
 
@@ -152,9 +158,8 @@ def test_a_version_that_changes_under_a_writer() -> None:
 def test_what_is_refused() -> None:
     storage, _ = filled()
     client, control = MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 10_000))
-    for to in (8, 6):
-        with pytest.raises(InvalidRequest, match="between 9 and 10"):
-            downgrade(client, control, to, SerialRunner())
+    with pytest.raises(InvalidRequest, match="no table version 6"):
+        downgrade(client, control, 6, SerialRunner())
     with pytest.raises(InvalidRequest, match="no table version 11"):
         upgrade(client, control, 11)
     with pytest.raises(InvalidRequest, match="Use downgrade"):
@@ -188,3 +193,201 @@ def test_the_side_door(tmp_path: Path) -> None:
     assert int(table.config.version) == 10
     assert read(LocalStorage(tmp_path / "t")) == rows
     shutil.rmtree(tmp_path / "t")
+
+
+# ------------------------------------------------------------------ version 8
+def go(storage: Storage, to: int, clock_ms: int = START_MS + 10_000) -> None:
+    """To a version, wherever the table is."""
+    client, control = MetaClient.open(storage), control_of(storage, ManualClock(clock_ms))
+    if client.config.version < to:
+        upgrade(client, control, to)
+    else:
+        downgrade(client, control, to, SerialRunner())
+
+
+def answers(storage: Storage) -> list[Any]:
+    """Now, as of every write, and what changed since each."""
+    table = table_on(storage)
+    found: list[Any] = [rows_of(table.scan().to_arrow(), table.schema.names)]
+    for write in table._client.completed_writes():
+        assert write.completion_time is not None
+        found.append(rows_of(table.scan(as_of=write.requested_time).to_arrow(), table.schema.names))
+        found.append(rows_of(table.incremental(write.completion_time).to_arrow(), table.schema.names))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["mor-v1", "cow"])
+def test_between_8_and_9_no_file_and_no_answer_changes(kind: str) -> None:
+    storage, _ = filled(kind)
+    first = MetaClient.open(storage).config.properties
+    before = answers(storage)
+    files = {info.path for info in storage.list("", recursive=True)}
+    for to in (8, 9, 8):
+        go(storage, to)
+        assert int(MetaClient.open(storage).config.version) == to
+        assert answers(storage) == before
+        assert {info.path for info in storage.list("", recursive=True)} == files
+    down = MetaClient.open(storage).config.properties
+    assert down["hoodie.table.precombine.field"] == "ts"
+    assert down["hoodie.compaction.payload.class"].endswith(".DefaultHoodieRecordPayload")
+    go(storage, 9)
+    up = MetaClient.open(storage).config.properties
+    assert up["hoodie.table.ordering.fields"] == "ts"
+    assert {key for key in first if up.get(key) != first[key]} == set()
+
+
+def test_the_whole_way_and_writes_at_each_stop() -> None:
+    storage, rows = filled("mor-v1")
+    late = START_MS + 20_000
+    for number, to in enumerate((8, 10, 8, 9, 10, 9, 8)):
+        go(storage, to, late := late + 10_000)
+        assert int(MetaClient.open(storage).config.version) == to
+        assert bool(native_logs(MetaClient.open(storage))) is False
+        assert read(storage) == rows
+        rows = {**rows, "k1": ("k1", 10 + number, "p1", number)}
+        table_on(storage, control_of(storage, ManualClock(late + 5000))).upsert(data([rows["k1"]]))
+        assert bool(native_logs(MetaClient.open(storage))) is (to == 10)
+        assert read(storage) == rows
+    assert serious(table_on(storage).check()) == []
+
+
+@pytest.mark.parametrize(("start", "end", "every"), [(8, 9, 1), (9, 8, 1), (8, 10, 1), (10, 8, 11)])
+def test_a_crash_at_every_step_of_the_way(start: int, end: int, every: int) -> None:
+    base, rows = filled("mor-v2" if start == 10 else "mor-v1")
+    go(base, start)
+    trial = FaultyStorage(clone(base))
+    go(trial, end, START_MS + 20_000)
+    for step in range(1, len(trial.ops) + 1, every):
+        storage = clone(base)
+        with pytest.raises(SimulatedCrash):
+            go(FaultyStorage(storage, FaultPlan(crash_after=step)), end, START_MS + 20_000)
+        assert read(storage) == rows
+        go(storage, end, START_MS + 500_000)
+        assert int(MetaClient.open(storage).config.version) == end
+        assert bool(native_logs(MetaClient.open(storage))) is False
+        assert read(storage) == rows
+        check_recovered(storage, set(), rows, control_of(storage, ManualClock(START_MS + 600_000)))
+
+
+GOLDENS = [
+    "cow_simple_v8",
+    "mor_avro_v8",
+    "mor_committime_v8",
+    "mor_nondefaults_v8",
+    "mor_rolledback_logs_v8",
+    "cow_partialpayload_v9",
+    "mor_debezium_mysql_v9",
+    "mor_debezium_pg_v9",
+    "mor_deletes_v9",
+    "mor_dms_v9",
+    "mor_nomdt_v9",
+    "mor_partialpayload_v9",
+]
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_tables_of_hudi_up_and_down(name: str, golden_copy: Callable[[str], Path]) -> None:
+    path = golden_copy(name)
+    storage = LocalStorage(path)
+    before = answers(storage)
+    assert len(before[0]) == expected(name)["snapshot"]["count"]
+    table = lakebed.open(path)
+    other = 17 - int(table.config.version)
+    if table.config.has_metadata_table:
+        with pytest.raises(InvalidRequest, match="metadata table"):
+            go(storage, other)
+        assert answers(storage) == before
+    move = table.services.upgrade if other == 9 else table.services.downgrade
+    move(to=other, drop_metadata=True)
+    assert int(table.config.version) == other
+    assert answers(storage) == before
+    go(storage, 17 - other)
+    assert answers(storage) == before
+    go(storage, 8)
+    go(storage, 10)
+    assert answers(storage) == before
+    assert serious(table.refresh().check()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "to", "why"),
+    [
+        ("mor_multi_ordering_v9", 8, "one ordering field"),
+        ("cow_hive_v9", 8, "single key"),
+        ("mor_multi_ordering_v9", 7, "no table version 7"),
+        ("cow_simple_v8", 6, "no table version 6"),
+        ("cow_simple_v8", 11, "no table version 11"),
+    ],
+)
+def test_goldens_that_stay_as_they_are(name: str, to: int, why: str, golden_copy: Callable[[str], Path]) -> None:
+    path = golden_copy(name)
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    services = lakebed.open(path).services
+    for drop_metadata in (False, True):
+        with pytest.raises(InvalidRequest, match=why):
+            (services.downgrade if to < 9 else services.upgrade)(to, drop_metadata)
+    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
+
+
+def test_from_10_to_8_nothing_is_done_if_8_is_out_of_reach() -> None:
+    storage, _ = filled()
+    update_properties(storage, {"hoodie.table.partial.update.mode": "IGNORE_DEFAULTS"})
+    before = {info.path: storage.read(info.path) for info in storage.list("", recursive=True)}
+    with pytest.raises(InvalidRequest, match="IGNORE_DEFAULTS"):
+        go(storage, 8)
+    assert {info.path: storage.read(info.path) for info in storage.list("", recursive=True)} == before
+
+
+def test_single_keys_in_the_plain_form(tmp_path: Path) -> None:
+    """Hudi 0.14 to 1.0.2 wrote `7` where version 9 writes `id:7`: after an upgrade such rows would not be found."""
+    plain = "hoodie.write.complex.keygen.new.encoding"
+    for encoding in ("false", "true"):
+        properties = {"hoodie.table.keygenerator.type": "COMPLEX", "hoodie.table.version": "8"}
+        table = lakebed.create(
+            tmp_path / encoding,
+            data([("7", 1, "p0", 1)]).schema,
+            record_key="id",
+            partition_by="p",
+            log_format="v1",
+            properties=properties,
+        )
+        table.upsert(data([("7", 1, "p0", 1)]), options={plain: encoding})
+        if encoding == "true":
+            with pytest.raises(InvalidRequest, match="'7' would be 'id:7'"):
+                table.services.upgrade(9)
+            assert int(table.refresh().config.version) == 8
+            continue
+        table.services.upgrade(9)
+        table.upsert(data([("7", 2, "p0", 2)]))
+        assert table.scan().count() == 1
+        with pytest.raises(InvalidRequest, match="single key"):
+            table.services.downgrade(8)
+
+
+def test_definitions_of_indexes_get_a_version() -> None:
+    storage, _ = filled("mor-v1")
+    go(storage, 8)
+    update_properties(storage, {"hoodie.table.index.defs.path": INDEX_DEFS_FILE})
+    entry = {"indexName": "files", "indexType": "files", "indexFunction": "", "sourceFields": [], "indexOptions": {}}
+    storage.put(INDEX_DEFS_FILE, json.dumps({"indexDefinitions": {"files": entry}}).encode())
+    go(storage, 9)
+    written = json.loads(storage.read(INDEX_DEFS_FILE))
+    assert written["indexDefinitions"]["files"] == {**entry, "version": "V1"}
+    go(storage, 8)
+    go(storage, 9)
+    storage.put(INDEX_DEFS_FILE, json.dumps({"indexDefinitions": {"s": {**entry, "version": "V2"}}}).encode())
+    with pytest.raises(InvalidRequest, match="form that version 8 does not know"):
+        go(storage, 8)
+
+
+def test_a_writer_of_version_8_does_not_commit_into_9() -> None:
+    storage, _ = filled("mor-v1")
+    go(storage, 8)
+    slow = control_of(storage, ManualClock(START_MS + 15_000))
+    with (
+        pytest.raises(ConflictError, match="from version 8 to 9"),
+        Transaction.begin(MetaClient.open(storage), Action.DELTA_COMMIT, slow) as txn,
+    ):
+        go(storage, 9, START_MS + 16_000)
+        txn.commit(metadata_of({}))
+    assert leftovers(storage) == []
