@@ -68,17 +68,17 @@ def eight_to_nine(config: TableConfig) -> PropertyChange:
     properties = config.properties
     values, removals = {VERSION: "9"}, []
     stated = properties.get(MODE, "").strip() or config.merge_mode
-    payload = properties.get(PAYLOAD, "").strip() or _CLASSES.get(MergeMode(stated), "")
+    payload = properties.get(PAYLOAD, "").strip() or _CLASSES.get(MergeMode(stated.upper()), "")
     known = PAYLOADS.get(payload)
-    if stated != MergeMode.CUSTOM:
+    if stated.upper() != MergeMode.CUSTOM:
         removals.append(STRATEGY)
     if known is not None:
         values[LEGACY_PAYLOAD] = payload
         removals.append(PAYLOAD)
-        if payload not in _BUILT_IN:
-            values |= {MODE: known.mode, STRATEGY: _STRATEGIES[known.mode], **_implied(known)}
         if payload not in _CLASSES.values():
-            values[OLD_STRATEGY] = _STRATEGIES[known.mode]
+            values |= {MODE: known.mode, OLD_STRATEGY: _STRATEGIES[known.mode]}
+        if payload not in _BUILT_IN:
+            values |= {STRATEGY: _STRATEGIES[known.mode], **_implied(known)}
     ordering = ",".join(known.ordering_fields if known and known.ordering_fields else ()) or _ordering(properties)
     if ordering:
         values[ORDERING] = ordering
@@ -96,7 +96,7 @@ def nine_to_eight(config: TableConfig) -> PropertyChange:
     if known is not None:
         removals.append(LEGACY_PAYLOAD)
         built_in = legacy in _BUILT_IN
-        strategy = _STRATEGIES[known.mode] if built_in else PAYLOAD_STRATEGY
+        strategy = _STRATEGIES[config.merge_mode] if built_in else PAYLOAD_STRATEGY
         values |= {PAYLOAD: legacy, STRATEGY: strategy, OLD_STRATEGY: strategy}
         if not built_in:
             values[MODE] = MergeMode.CUSTOM

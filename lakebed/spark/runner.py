@@ -25,7 +25,7 @@ from lakebed.spark.types import arrow_schema
 MOST_PARTITIONS = 2048
 _T = TypeVar("_T")
 _R = TypeVar("_R")
-_RESULT = StructType([StructField("number", LongType()), StructField("result", BinaryType())])
+RESULT = StructType([StructField("number", LongType()), StructField("result", BinaryType())])
 _TASK = StructType([StructField("number", LongType()), StructField("task", BinaryType())])
 
 
@@ -40,7 +40,7 @@ class SparkRunner:
         given = list(tasks)
         if not given:
             return
-        rows = task_frame(self.spark, given).mapInArrow(_applied(fn), _RESULT).collect()
+        rows = task_frame(self.spark, given).mapInArrow(_applied(fn), RESULT).collect()
         ordered = sorted(rows, key=lambda row: row["number"])
         for done, row in enumerate(ordered, 1):
             result = outcome(bytes(row["result"]))
@@ -85,6 +85,6 @@ def _applied(fn: Callable[[Any], Any]) -> Callable[[Iterator[pa.RecordBatch]], I
             for number, raw in zip(numbers, batch.column("task").to_pylist(), strict=True):
                 result = captured(partial(function, pickle.loads(raw)))
                 arrays = [pa.array([number], pa.int64()), pa.array([result], pa.binary())]
-                yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(_RESULT))
+                yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(RESULT))
 
     return run

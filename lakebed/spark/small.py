@@ -22,11 +22,11 @@ _SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E[+-]?\d+)?) (B|KiB|MiB|G
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50}
 
 
-def rows_if_few(df: DataFrame, schema: pa.Schema, limit: int | None) -> pa.Table | None:
+def rows_if_few(df: DataFrame, schema: pa.Schema, limit: int | None, plan: str) -> pa.Table | None:
     """All rows of the frame in the driver, if they are at most `limit`; None for a larger frame."""
     if limit is None:
         return _conformed(df.toArrow(), schema)
-    if limit == 0 or _is_large(plan_text(df, "COST"), limit):
+    if limit == 0 or _is_large(plan, limit):
         return None
     head = df.limit(limit + 1).toArrow()
     return _conformed(head, schema) if head.num_rows <= limit else None
@@ -42,8 +42,14 @@ def _is_large(plan: str, limit: int) -> bool:
     """By what Spark says of its plan; where it knows no size it says eight exbibytes, which is no size here."""
     if _SHUFFLE in plan:
         return True
+    size = expected_bytes(plan)
+    return size is not None and size > max(limit * ROW_BYTES, ALWAYS_SMALL)
+
+
+def expected_bytes(plan: str) -> float | None:
+    """How much Spark expects to come out of a frame, by `plan_text(df, "COST")`; None where it has no idea."""
     found = _SIZE.search(plan)
-    return found is not None and float(found[1]) * _UNITS[found[2]] > max(limit * ROW_BYTES, ALWAYS_SMALL)
+    return float(found[1]) * _UNITS[found[2]] if found is not None else None
 
 
 def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -3,7 +3,8 @@
     df ──► task of each row (an expression, or an Arrow UDF over key and partition columns) ──► the one shuffle
        ──► mapInArrow: the same prepare, place and write_group as without Spark ──► stats, collected ──► commit
 
-A row enters Python once and never goes back to the JVM. Rows of one file group meet in one task, so a task folds what
+Or, where that is cheaper, by files from task to task (see `exchange`). A row enters Python once and never goes back to
+the JVM. Rows of one file group meet in one task, so a task folds what
 its batch repeats and writes one file per group. A retried or speculative task writes under a token of its own; files
 that no collected stat names are deleted before the commit is published, and stay invisible if they come later.
 """
@@ -26,10 +27,11 @@ from lakebed.index.bucket import bucket_of_file_id
 from lakebed.model.files import FileGroupId
 from lakebed.read.shape import keyed_shape
 from lakebed.runner import SerialRunner
+from lakebed.spark.exchange import can_exchange, write_by_files
 from lakebed.spark.known_files import KnownFiles, known_files
 from lakebed.spark.placement import TaskOfRow, place_rows
 from lakebed.spark.runner import captured, outcome
-from lakebed.spark.small import rows_if_few
+from lakebed.spark.small import expected_bytes, plan_text, rows_if_few
 from lakebed.spark.task_expression import MisplacedRows
 from lakebed.spark.types import arrow_schema, conform
 from lakebed.timeline.meta_client import MetaClient
@@ -63,13 +65,15 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
     incoming = arrow_schema(df.schema)
     shape = keyed_shape(writer.client)
     plan = writer.plan(shape, incoming)  # whatever is wrong with the columns is said before Spark does anything
-    few = rows_if_few(df, incoming, _driver_rows(writer))
+    costs = plan_text(df, "COST")
+    few = rows_if_few(df, incoming, _driver_rows(writer), costs)
     if few is not None:
         return writer.write(few, operation)
     request = writer.request(operation, shape, plan)
     with begin(writer.client, writer.control, request) as txn:
         files = known_files(txn.snapshot)
         partitions = (files or FileSystemView.of(txn.snapshot)).partitions()
+        by_files = can_exchange(txn.snapshot, request.properties, expected_bytes(costs))
 
         def run(*, natively: bool) -> list[WrittenFile]:
             placed = place_rows(df, plan, txn.snapshot, request, partitions, natively=natively)
@@ -78,10 +82,13 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
             rows = written_by(placed.rows, task).collect()
             return [file for row in rows for file in outcome(bytes(row["files"]))]
 
-        try:
-            written = run(natively=True)
-        except MisplacedRows:  # what its tasks wrote is nobody's, and goes before the commit
-            written = run(natively=False)
+        if by_files:
+            written = write_by_files(df, plan, write_context(txn, request), request, txn.snapshot, files)
+        else:
+            try:
+                written = run(natively=True)
+            except MisplacedRows:  # what its tasks wrote is nobody's, and goes before the commit
+                written = run(natively=False)
         touched = {file.stat.partition_path for file in written}
         return commit(txn, request, written, replaced_groups(txn.snapshot, request, touched))
 

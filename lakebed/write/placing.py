@@ -105,14 +105,12 @@ class Placing:
     def _pile_buckets(
         self, scatter: Scatter, index: BucketIndex, batches: Iterable[pa.RecordBatch], is_delete: bool, in_hand: bool
     ) -> None:
-        """The same where a hash is all there is to it: keys are hashed, and rows taken apart, in threads."""
+        """The same where a hash is all there is to it: keys are hashed in threads."""
         names = [self.shape.rule.key, *self.shape.rule.ordering] if is_delete else None
 
         def apart(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[tuple[FileGroupId, Any]]]:
-            places = index.places(pa.Table.from_batches([batch]))
+            parts = list(_by_bucket(index, batch))
             batch = batch if names is None else batch.select(names)
-            groups = [FileGroupId(place.partition_path, place.file_id) for place in places.locations]
-            parts = [(groups[number], rows) for number, rows in rows_by_group(places.of_row)]
             if in_hand:
                 return batch, parts
             return batch, [(group, batch if rows is None else take(batch, rows)) for group, rows in parts]
@@ -127,6 +125,14 @@ class Placing:
                 else:
                     scatter.put(number, part)
 
+    def by_bucket(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[FileGroupId, pa.RecordBatch]]:
+        """Prepared rows by file group, batch after batch, where a hash places them."""
+        index = self._index(self.client)
+        assert isinstance(index, BucketIndex)
+        for batch in batches:
+            for group, rows in _by_bucket(index, batch) if batch.num_rows else ():
+                yield group, batch if rows is None else take(batch, rows)
+
     # ------------------------------------------------------------------ once it has begun
     def finish(self, scatter: Scatter, snapshot: MetaClient) -> list[Placed]:
         """Every group with its rows, as the table is at the beginning of the write."""
@@ -135,20 +141,15 @@ class Placing:
             self._place_spooled(scatter, index, snapshot)
         else:
             self._check_places(index)
-        view = self._view(snapshot)
-        slices = _latest(view, {group.partition_path for group in self._groups})
-        alive = {group.partition_path for group in slices}
-        by_number = {number: group for group, number in self._groups.items()}
+        targets = self._targets(self._groups, index, snapshot)
+        by_number = self.groups
         piles: dict[int, dict[bool, Pile]] = {}
         for pile in scatter.piles():
             if pile.group >= 0:
                 piles.setdefault(pile.group // 2, {})[bool(pile.group % 2)] = pile
         placed = []
         for number, both in sorted(piles.items()):
-            group = by_number[number]
-            piece = slices.get(group)
-            is_alive = group.partition_path in alive
-            target = self._target(snapshot, index, group, piece, is_alive)
+            target = targets.get(by_number[number])
             if target is not None:
                 rows, gone = both.get(False), both.get(True)
                 incoming = Incoming(
@@ -159,6 +160,33 @@ class Placing:
                 )
                 placed.append(Placed(target, incoming, (rows.rows if rows else 0) + (gone.rows if gone else 0)))
         return placed
+
+    @property
+    def groups(self) -> dict[int, FileGroupId]:
+        """The file groups that rows were placed in, by their number."""
+        return {number: group for group, number in self._groups.items()}
+
+    def targets(self, groups: Iterable[FileGroupId], snapshot: MetaClient) -> dict[FileGroupId, GroupTarget]:
+        """What becomes of rows that a hash placed elsewhere, by file group."""
+        for group in groups:
+            self._groups.setdefault(group, len(self._groups))
+        index = self._index(snapshot)
+        self._check_places(index)
+        return self._targets(self._groups, index, snapshot)
+
+    def _targets(
+        self, groups: Iterable[FileGroupId], index: Index, snapshot: MetaClient
+    ) -> dict[FileGroupId, GroupTarget]:
+        """Groups to which nothing happens are left out."""
+        view = self._view(snapshot)
+        slices = _latest(view, {group.partition_path for group in groups})
+        alive = {group.partition_path for group in slices}
+        found = {}
+        for group in groups:
+            target = self._target(snapshot, index, group, slices.get(group), group.partition_path in alive)
+            if target is not None:
+                found[group] = target
+        return found
 
     def _check_places(self, index: Index) -> None:
         """Rows were placed before the write began; buckets that were replaced or split since have other file groups."""
@@ -308,6 +336,14 @@ class Placing:
         known = set(view.partitions())
         found = {path: tuple(p.file_group.file_id for p in view.slices(path)) for path in paths if path in known}
         return {path: ids for path, ids in found.items() if ids}
+
+
+def _by_bucket(index: BucketIndex, batch: pa.RecordBatch) -> Iterator[tuple[FileGroupId, pa.Array | None]]:
+    """The numbers of each file group's rows, None for all."""
+    places = index.places(pa.Table.from_batches([batch]))
+    for number, rows in rows_by_group(places.of_row):
+        place = places.locations[number]
+        yield FileGroupId(place.partition_path, place.file_id), rows
 
 
 def _clustered(snapshot: MetaClient) -> frozenset[FileGroupId]:

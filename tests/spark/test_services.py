@@ -87,7 +87,7 @@ def test_a_plan_made_here_is_run_there(tmp_path: Path, spark: Any) -> None:
     before = content(table)
     planned = table.services.plan_compaction("hybrid")
     assert planned.instants
-    table.upsert(rows(range(5), 9), options=OFF)
+    table.upsert(rows(range(4, 9), 9), options=OFF)
     table.services.on(spark).run(planned)
     assert table.services.pending_compactions() == ()
     assert len(content(table)) == len(before)

@@ -1,0 +1,185 @@
+"""Rows from tasks that read to tasks that write, by files beside the table instead of Spark's shuffle.
+
+    df ──► mapInArrow: prepare, take apart by bucket ──► one file of Arrow messages per task, and where each lies
+       ──► a task per file group: its messages of every file ──► write_group ──► stats, collected ──► commit
+
+Spark's shuffle moves rows one by one: out of columns, into bytes, out of bytes, into columns again, which is most of
+what a write of a gigabyte costs. Here rows leave the JVM once, as columns, and stay so. It takes a bucket index (tasks
+know the group of a row without asking); a file system that all tasks see under one path, on which a table at a
+`file://` path is already; and a size that Spark knows to be worth a second job and not too large, since every task
+opens every file. Anything else goes by the shuffle. Only what an answer names is read, so a lost attempt counts for
+nothing.
+"""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from lakebed.datafile.writers import WrittenFile
+from lakebed.index.options import BucketEngine, IndexKind, IndexOptions
+from lakebed.merge.spill import sliced
+from lakebed.model.files import FileGroupId
+from lakebed.runner import SerialRunner
+from lakebed.spark.carry import new_folder
+from lakebed.spark.known_files import KnownFiles
+from lakebed.spark.runner import RESULT, SparkRunner, captured, outcome
+from lakebed.spark.types import arrow_schema, conform
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.write.job import WriteRequest, refuse_pending_clustering
+from lakebed.write.placing import Placing
+from lakebed.write.prepare import BATCH_ROWS, Preparation
+from lakebed.write.task import GroupTarget, Incoming, WriteContext, write_group
+
+LEAST_BYTES, MOST_BYTES = 64 << 20, 4 << 30
+"""Frames that Spark expects to be smaller or larger go by its shuffle."""
+LOCAL = "file://"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of one file group in the file of one task: a message per batch."""
+
+    path: str
+    messages: tuple[tuple[int, int], ...]
+    """Where each begins, and how long it is."""
+
+    @property
+    def nbytes(self) -> int:
+        return sum(length for _, length in self.messages)
+
+    def batches(self, rows: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        with pa.memory_map(self.path) as file:
+            for offset, length in self.messages:
+                file.seek(offset)
+                yield from sliced(pa.ipc.read_record_batch(file.read_buffer(length), schema), rows)
+
+
+def can_exchange(client: MetaClient, properties: Mapping[str, str], size: float | None) -> bool:
+    """Whether a write of about so many bytes can go this way."""
+    index = IndexOptions.from_properties({**client.config.properties, **properties})
+    simple = index.kind is IndexKind.BUCKET and index.engine is BucketEngine.SIMPLE
+    fits = size is not None and LEAST_BYTES <= size <= MOST_BYTES
+    return simple and fits and client.url.startswith(LOCAL)
+
+
+def write_by_files(
+    df: DataFrame,
+    plan: Preparation,
+    context: WriteContext,
+    request: WriteRequest,
+    snapshot: MetaClient,
+    files: KnownFiles | None,
+) -> list[WrittenFile]:
+    """Write the rows of a frame: what the tasks wrote, for the commit."""
+    placing = _placing(snapshot, request, files)
+    folder = f"{unquote(snapshot.url.removeprefix(LOCAL))}/{new_folder()}"
+    apart = _TakeApart(plan, request, snapshot, files, context.begin_time, folder)
+    try:
+        numbered = df.toDF(*(f"c{number}" for number in range(len(df.columns))))  # Spark would parse odd names
+        rows = numbered.mapInArrow(_in_task(apart), RESULT).collect()
+        answers = sorted(((row["number"], bytes(row["result"])) for row in rows), key=lambda answer: answer[0])
+        pieces: dict[FileGroupId, list[Piece]] = {}
+        for _, answer in answers:
+            for group, piece in outcome(answer).items():
+                pieces.setdefault(group, []).append(piece)
+        refuse_pending_clustering(snapshot, pieces)
+        targets = placing.targets(pieces, snapshot)
+        tasks = [
+            _WriteGroup(context, target, plan.schema, tuple(pieces[group]), number)
+            for number, (group, target) in enumerate(targets.items())
+        ]
+        runner = SparkRunner(df.sparkSession)
+        return [file for written in runner.map(_WriteGroup.run, tasks, label="write") for file in written]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _placing(snapshot: MetaClient, request: WriteRequest, files: KnownFiles | None) -> Placing:
+    return Placing(
+        snapshot, request.operation, request.options, request.properties, SerialRunner(), request.shape, files
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _TakeApart:
+    """The first half of a write: rows in, messages by file group out."""
+
+    plan: Preparation
+    request: WriteRequest
+    snapshot: MetaClient
+    files: KnownFiles | None
+    begin_time: str
+    folder: str
+
+    def run(self, batches: Iterator[pa.RecordBatch], number: int, attempt: int) -> dict[FileGroupId, Piece]:
+        placing = _placing(self.snapshot, self.request, self.files)
+        incoming = self.plan.incoming
+        conformed = (conform(batch.rename_columns(incoming.names), incoming) for batch in _larger(batches))
+        Path(self.folder).mkdir(parents=True, exist_ok=True)
+        path = f"{self.folder}/{number}-{attempt}.arrow"
+        found: dict[FileGroupId, list[tuple[int, int]]] = {}
+        with pa.OSFile(path, "wb") as out:
+            for group, rows in placing.by_bucket(self.plan.rows(conformed, self.begin_time, number)):
+                message = rows.serialize()
+                found.setdefault(group, []).append((out.tell(), message.size))
+                out.write(message)
+        return {group: Piece(path, tuple(messages)) for group, messages in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _WriteGroup:
+    """The second half: one file group."""
+
+    context: WriteContext
+    target: GroupTarget
+    schema: pa.Schema
+    pieces: tuple[Piece, ...]
+    number: int
+
+    def run(self) -> list[WrittenFile]:
+        task = TaskContext.get()
+        token = f"{self.number}-{task.stageId()}-{task.taskAttemptId()}" if task else f"{self.number}-0-0"
+        rows = Incoming(self._rows, rows_bytes=sum(piece.nbytes for piece in self.pieces))
+        return write_group(self.context, self.target, rows, self.number, token)
+
+    def _rows(self, rows: int) -> Iterator[pa.RecordBatch]:
+        for piece in self.pieces:
+            yield from piece.batches(rows, self.schema)
+
+
+def _in_task(task: _TakeApart) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    payload = pickle.dumps(task)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        number, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
+        work: _TakeApart = pickle.loads(payload)
+        answer = captured(lambda: work.run(batches, number, attempt))
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([number], pa.int64()), pa.array([answer], pa.binary())], schema=arrow_schema(RESULT)
+        )
+
+    return run
+
+
+def _larger(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Spark's batches, some at a time: piles of crumbs cost more than their rows."""
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        held.append(batch)
+        count += batch.num_rows
+        if count >= BATCH_ROWS:
+            yield pa.concat_batches(held)
+            held, count = [], 0
+    if held:
+        yield pa.concat_batches(held)
