@@ -5,8 +5,8 @@
 Every engine is a process of its own, a round takes each once; answers are compared before times are, and times are
 medians. The peers live in `.cache/arrow-peers`, made on first use (or where LAKEBED_PEERS_PYTHON says). PyIceberg's
 upsert takes so long that it is done once: its reads have less to merge, and its answer is not compared. The first read
-of a process merges, the second also notes what it learnt, "read" is any after that. The peak is what a process holds above its imports and the rows of the
-bulk insert, which it has in hand.
+of a process merges, the second also notes what it learnt, "read" is any after that. The peak is what a process holds
+above its imports and the rows of the bulk insert, which it has in hand.
 """
 
 from __future__ import annotations
