@@ -37,7 +37,7 @@ from lakebed.write.create import NewTable, create_table, schema_of
 from lakebed.write.job import CommitResult
 from lakebed.write.merge_builder import MergeBuilder, run_merge
 from lakebed.write.operation import Operation
-from lakebed.write.operations import TableWriter
+from lakebed.write.operations import DEFAULT_MEMORY, TableWriter
 from lakebed.write.writable import write_keys
 
 Options = Mapping[str, str] | WriteOptions | None
@@ -294,8 +294,12 @@ class Table:
             files,
             {**self._properties, **given},
             self._runner,
-            bytes_of(memory) if memory is not None else self._options.memory,
+            self._write_memory(memory, given),
         )
+
+    def _write_memory(self, memory: int | str | None, given: Mapping[str, str]) -> int:
+        asked = memory if memory is not None else {**self._properties, **given}.get("lakebed.memory")
+        return bytes_of(asked) if asked is not None else max(DEFAULT_MEMORY, self._options.memory)
 
     def _chosen_control(self, given: Mapping[str, str]) -> Control:
         chosen = {**self._client.config.properties, **self._properties, **given}

@@ -204,12 +204,14 @@ class FileGroupReader:
         *,
         encoded: bool = False,
         bare: bool = False,
+        sized: bool = True,
         footers: Footers | None = None,
     ) -> list[Run]:
         """The base file and every block that counts, oldest first, each at the table's schema.
 
         With `encoded`, text that a file keeps behind small dictionaries comes so; for merges that choose rows. `bare`
-        runs have just the columns that are wanted, and cannot be merged. `footers` are those known, and get the others.
+        runs have just the columns that are wanted, and cannot be merged. `footers` are those known, and get the others;
+        finding out how large a row is takes a look at all of a footer, which is not done unless `sized`.
         """
         footers = {} if footers is None else footers
         scanned = self.scan(piece, footers).runs
@@ -220,7 +222,7 @@ class FileGroupReader:
         if base is not None:
             texts = self._encodable(columns) if encoded else ()
             with open_base_file(self.storage, base, encoded=texts, footers=footers) as source:
-                is_sorted, row_bytes = source.is_sorted, source.row_bytes(columns.names)
+                is_sorted, row_bytes = source.is_sorted, source.row_bytes(columns.names) if sized else None
             found.append(
                 Run(
                     age=0,
@@ -235,7 +237,10 @@ class FileGroupReader:
                     label=base.path,
                 )
             )
-        found += [self._log_run(piece, run, columns, counters, footers, encoded=encoded, bare=bare) for run in scanned]
+        found += [
+            self._log_run(piece, run, columns, counters, footers, encoded=encoded, bare=bare, sized=sized)
+            for run in scanned
+        ]
         return found
 
     @contextmanager
@@ -317,14 +322,15 @@ class FileGroupReader:
         *,
         encoded: bool,
         bare: bool,
+        sized: bool,
     ) -> Run:
         block = run.block
         is_sorted, row_bytes, group_rows, stored = False, None, None, None
         texts = self._encodable(columns)
         if has_parquet_content(block):
             with parquet_source(self.storage, block, encoded=texts if encoded else (), footers=footers) as source:
-                is_sorted, row_bytes, stored = source.is_sorted, source.row_bytes(columns.names), source.schema
-                group_rows = source.group_rows
+                is_sorted, stored, group_rows = source.is_sorted, source.schema, source.group_rows
+                row_bytes = source.row_bytes(columns.names) if sized else None
         age = run.rank + 1
         if run.is_delete:
             ordering = [self.shape.schema.field(name) for name in self.shape.rule.ordering]

@@ -63,7 +63,7 @@ def vectors_by_run(reader: FileGroupReader, split: ReadSplit, *, ordered: bool =
     """
     footers: Footers = {}
     with none_missing():
-        runs = reader.without_conditions().runs(split.slice, pa.schema([]), footers=footers)
+        runs = reader.without_conditions().runs(split.slice, pa.schema([]), sized=False, footers=footers)
         if not reader.shape.rule.picks_whole_records or any(run.is_partial for run in runs):
             return None
         order = None

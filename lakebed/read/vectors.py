@@ -41,7 +41,7 @@ def slice_vectors(reader: FileGroupReader, split: ReadSplit) -> list[FileVector]
         return None
     if not split.slice.log_files and split.slice.base_file is not None:
         return [FileVector(split.slice.base_file.path, 0, 0, np.zeros(0, np.uint64))]
-    runs = reader.without_conditions().runs(split.slice, pa.schema([]), footers=footers)
+    runs = reader.without_conditions().runs(split.slice, pa.schema([]), sized=False, footers=footers)
     vectors = merge_vectors(runs, reader.shape.rule, memory=reader.options.memory)
     return [
         FileVector(run.label or "", vector.rows, vector.dead, vector.words)

@@ -88,6 +88,11 @@ class WriteRequest:
     """Whether the rows depend on what the table held: then nobody may have changed that before the write began."""
     extra: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def working(self) -> int:
+        """How much of the memory is handed out: the allocator holds up to as much again."""
+        return self.memory // 2
+
 
 def run_write(
     client: MetaClient,
@@ -100,7 +105,7 @@ def run_write(
     in_hand: bool = False,
 ) -> CommitResult:
     """Write prepared rows (and keys to delete) as one commit; rows `in_hand` are in memory whatever happens here."""
-    with Scatter(request.memory // 4) as scatter:
+    with Scatter(request.working // 4) as scatter:
         placing = Placing(client, request.operation, request.options, request.properties, runner, request.shape)
         placing.pile_up(scatter, rows, deletes, in_hand=in_hand)
         with begin(client, control, request) as txn:
@@ -108,7 +113,7 @@ def run_write(
             if request.reads or request.partial:
                 refuse_changed(client, txn, request, placed)
             refuse_pending_clustering(txn.snapshot, (piece.target.file_group for piece in placed))
-            narrow, threads = narrowed(runner, len(placed), request.memory)
+            narrow, threads = narrowed(runner, len(placed), request.working)
             context = write_context(txn, request, parallel=threads)
             tasks = [_Task(context, number, piece) for number, piece in enumerate(placed)]
             written = [file for files in narrow.map(_Task.run, tasks, label="write") for file in files]
@@ -124,7 +129,7 @@ def begin(client: MetaClient, control: Control, request: WriteRequest) -> Transa
 def write_context(txn: Transaction, request: WriteRequest, parallel: int = 1) -> WriteContext:
     """What the tasks of a write must know."""
     config = txn.snapshot.config
-    share = max(LEAST_SHARE, request.memory // 2 // max(1, parallel))
+    share = max(LEAST_SHARE, request.working // 2 // max(1, parallel))
     hashed = _index_options(config, request).kind is IndexKind.BUCKET
     own = without_meta_fields(request.shape.schema)
     if request.partial and request.columns is not None:

@@ -37,7 +37,8 @@ from lakebed.write.prepare import Preparation, as_reader, plan_preparation
 from lakebed.write.virtual_keys import refuse_other_meta_fields, refuse_unmade_keys
 from lakebed.write.writable import carried_schema, declared_schema, refuse_unwritable
 
-DEFAULT_MEMORY = 512 << 20
+DEFAULT_MEMORY = 1 << 30
+"""More than a read may take: what is sorted in one piece need not go to disk."""
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,8 @@ class Placing:
             return batch, [(group, batch if rows is None else take(batch, rows)) for group, rows in parts]
 
         runner = LocalRunner(os.cpu_count(), PARTS_IN_FLIGHT) if isinstance(self.runner, LocalRunner) else self.runner
-        for batch, parts in runner.map(apart, (batch for batch in batches if batch.num_rows), label="place"):
+        pieces = (piece for batch in batches if batch.num_rows for piece in scatter.digestible(batch))
+        for batch, parts in runner.map(apart, pieces, label="place"):
             own = batch.select([name for name in (RECORD_KEY, PARTITION_PATH) if name in batch.schema.names]).nbytes
             for group, part in parts:
                 number = 2 * self._groups.setdefault(group, len(self._groups)) + int(is_delete)

@@ -93,6 +93,10 @@ class Scatter:
             for group, part in split_by_group(batch):
                 self.put(group, part)
 
+    def digestible(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch in pieces of which several may be in memory at once besides the piles."""
+        yield from sliced(batch, max(1, self._memory // 8 * batch.num_rows // max(batch.nbytes, 1)))
+
     def put(self, group: int, rows: pa.RecordBatch) -> None:
         """Lay rows of one group on its pile."""
         self._put(group, Part(rows, None, rows.nbytes), rows.num_rows, rows.nbytes)

@@ -87,17 +87,19 @@ def test_rows_without_a_key(tmp_path: Path, spark: Any) -> None:
 
 
 def test_small_frames_are_written_by_the_driver(tmp_path: Path, spark: Any) -> None:
-    from lakebed.spark.small import rows_if_few
+    from lakebed.spark.small import plan_text, rows_if_few
     from lakebed.spark.types import arrow_schema
 
     given = frame(spark, rows(range(9)))
     schema = arrow_schema(given.schema)
-    few = rows_if_few(given, schema, 9)
+    costs = plan_text(given, "COST")
+    few = rows_if_few(given, schema, 9, costs)
     assert few is not None
     assert rows_of(few, SCHEMA.names) == rows_of(rows(range(9)), SCHEMA.names)
-    assert rows_if_few(given, schema, 8) is None
-    assert rows_if_few(given, schema, 0) is None
-    assert rows_if_few(given.repartition(3), schema, 9) is None  # fetching would run all that comes before the shuffle
+    assert rows_if_few(given, schema, 8, costs) is None
+    assert rows_if_few(given, schema, 0, costs) is None
+    cut = given.repartition(3)  # fetching would run all that comes before the shuffle
+    assert rows_if_few(cut, schema, 9, plan_text(cut, "COST")) is None
     table = new_table(tmp_path / "t")
     table.upsert(given)
     assert content(table) == rows_of(rows(range(9)), SCHEMA.names)
