@@ -22,6 +22,7 @@ from benchmarks import (
     services_bytes,
     services_hudi,
     spark_peers,
+    stream_memory,
 )
 
 Claims = list[tuple[str, float, float]]
@@ -34,9 +35,10 @@ WORKLOADS: dict[str, Callable[[bool], Claims]] = {
     "services": lambda small: services.run(100_000, 1) if small else services.run(),
     "services_bytes": lambda small: services_bytes.run(20_000, 10) if small else services_bytes.run(),
     "services_hudi": lambda small: services_hudi.run(100_000, 1) if small else services_hudi.run(),
+    "stream": lambda small: stream_memory.run(2.0, 512 << 20) if small else stream_memory.run(),
     "spark": lambda small: spark_peers.run(200_000, 1) if small else spark_peers.run(),
 }
-ONLY_BY_NAME = {"compaction_memory", "history_large", "services_hudi", "spark"}
+ONLY_BY_NAME = {"arrow", "compaction_memory", "history_large", "services_hudi", "spark", "stream"}
 
 
 def main(arguments: list[str]) -> int:
