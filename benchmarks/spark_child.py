@@ -3,6 +3,7 @@
     python spark_child.py '{"engine": "hudi", "home": ..., "data": ..., "upserts": 5, "repeats": 3, "memory": "3g"}'
 
     session ─► everything once on a tiny table ─► bulk insert ─► upserts ─► snapshot reads ─► reads of two columns
+            ─► compaction
 
 The file stands alone (no import of other benchmarks, no pyarrow), for most engines live where lakebed is not installed.
 What is timed begins with Spark's frame over the input files and ends with the commit, or with the answer of an
@@ -72,6 +73,10 @@ class Engine(ABC):
     def read(self, name: str, columns: list[str]) -> Any:
         return self.session.table(self.in_sql.format(home=self.home, name=name)).select(*columns)
 
+    @abstractmethod
+    def compact(self, name: str) -> None:
+        """Bring what upserts left beside the files into them."""
+
     def forget(self) -> None:
         """Drop what an earlier query left for the next one, where that is half the work."""
         self.session.catalog.clearCache()
@@ -98,6 +103,9 @@ class Lakebed(Engine):
 
     def read(self, name: str, columns: list[str]) -> Any:
         return self.lakebed.read(self.session, self.home / name, columns=columns)
+
+    def compact(self, name: str) -> None:
+        self.lakebed.open(self.home / name).services.compact()
 
     def forget(self) -> None:
         """Merge vectors and frames of an earlier query must not make the next "first" read a repeated one."""
@@ -145,6 +153,12 @@ class Hudi(Engine):
         options = {**self.options, "hoodie.table.name": name, "hoodie.datasource.write.operation": operation}
         rows.write.format("hudi").options(**options).mode(mode).save(str(self.home / name))
 
+    def compact(self, name: str) -> None:
+        given = ",".join(f"{key}={value}" for key, value in self.metadata.items())
+        for step in ("schedule", "run"):
+            where = f"path => '{self.home / name}', options => '{given}'"
+            self.session.sql(f"call run_compaction(op => '{step}', {where})").collect()
+
     def read(self, name: str, columns: list[str]) -> Any:
         return self.session.read.format("hudi").options(**self.metadata).load(str(self.home / name)).select(*columns)
 
@@ -174,6 +188,10 @@ class Iceberg(Engine):
             "as select * from incoming"
         )
 
+    def compact(self, name: str) -> None:
+        everything = "options => map('rewrite-all', 'true')"
+        self.session.sql(f"call ice.system.rewrite_data_files(table => 'b.{name}', {everything})").collect()
+
 
 class Delta(Engine):
     """Delta with deletion vectors; its log, like everything else, is not cut into more tasks than the cores take."""
@@ -193,6 +211,9 @@ class Delta(Engine):
 
     def fill(self, name: str, rows: Any) -> None:
         rows.write.format("delta").partitionBy("region").options(**self.options).save(str(self.home / name))
+
+    def compact(self, name: str) -> None:
+        self.session.sql(f"optimize {self.in_sql.format(home=self.home, name=name)}").collect()
 
 
 def engine_named(name: str, home: Path, bundle: str) -> Engine:
@@ -243,6 +264,7 @@ def rehearse(engine: Engine, session: Any, data: Path) -> None:
     engine.upsert("warm", session.read.parquet(str(data / "warm_upsert.parquet")))
     for query in (SNAPSHOT, TWO_COLUMNS):
         ask(engine, "warm", query)
+    engine.compact("warm")
 
 
 def ask(engine: Engine, name: str, query: Mapping[str, list[str]]) -> list[int]:
@@ -286,13 +308,18 @@ def main(job: dict[str, Any]) -> None:
     rehearse(engine, session, Path(job["data"]))
     answers = work(engine, session, job, clock)
     files = [file for file in home.rglob("*") if file.is_file() and "orders" in file.relative_to(home).parts]
+    stored = sum(file.stat().st_size for file in files if file.suffix != ".crc")
+    clock("compaction", partial(engine.compact, "orders"))
+    engine.forget()
+    if ask(engine, "orders", SNAPSHOT) != answers["snapshot"]:
+        raise SystemExit("compaction changed the answer")
     found = {
         "version": f"{engine.version} on Spark {session.version}",
         "options": engine.options,
         "seconds": clock.seconds,
         "jobs": clock.jobs,
         "answers": answers,
-        "bytes": sum(file.stat().st_size for file in files if file.suffix != ".crc"),
+        "bytes": stored,
     }
     session.stop()
     sys.stdout.write("\n" + json.dumps(found) + "\n")

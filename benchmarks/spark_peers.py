@@ -50,6 +50,7 @@ STEPS = (
     "snapshot, repeated",
     "two columns, first",
     "two columns, repeated",
+    "compaction",
 )
 AGAINST_HUDI = {
     "snapshot, first": 3.0,
@@ -170,6 +171,7 @@ def claims(found: dict[str, Measured]) -> Claims:
         claim(step, ("hudi",), "Hudi without metadata table", 1 / 2)
     for step, times in AGAINST_HUDI.items():
         claim(step, ("hudi", "hudi_metadata"), "the faster Hudi", 1 / times)
+    claim("compaction", ("hudi", "hudi_metadata"), "the faster Hudi", 1 / 5)
     others = ("iceberg", "delta")
     claim("bulk insert", others, "the faster of Iceberg and Delta", 1.2)
     claim("upsert", others, "the faster of Iceberg and Delta", 1 / 1.5)

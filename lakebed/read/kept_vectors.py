@@ -89,10 +89,16 @@ class KeptVectors:
     """The newest vectors, within a budget; `None` is worth keeping, too: those files do not fit."""
 
     budget: int = KEPT_BYTES
+    in_memory_stores: bool = False
+    """Whether for tables in memory, too: names of files are unique only where clocks run, and tests inject theirs."""
     _kept: dict[_Key, SliceVectors | None] = field(default_factory=dict)
     _held: int = 0
     _asked: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def takes(self, key: _Key) -> bool:
+        """Whether vectors of this table may be kept."""
+        return self.in_memory_stores or not key[0].startswith("memory://")
 
     def __contains__(self, key: _Key) -> bool:
         return key in self._kept

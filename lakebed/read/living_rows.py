@@ -53,6 +53,8 @@ def kept_vectors(reader: FileGroupReader, split: ReadSplit, *, at_once: bool = F
     if not split.slice.log_files or not reader.shape.rule.picks_whole_records:
         return None
     key = key_of(reader, split, _BY_RUN)
+    if not KEPT.takes(key):
+        return None
     if key in KEPT:
         return KEPT.get(key)
     if not (at_once or KEPT.asked_again(key)):

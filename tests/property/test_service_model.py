@@ -15,6 +15,7 @@ import pytest
 
 import lakebed
 from lakebed.model.actions import CleanMetadata
+from lakebed.read.kept_vectors import KEPT
 from lakebed.runner import LocalRunner
 from tests.property.test_write_model import Kind, Workload, pairwise
 
@@ -204,6 +205,12 @@ def run(kind: Kind, seed: int, steps: int = STEPS) -> int:
         error.add_note(f"{kind!r}, seed {seed}, after\n  " + "\n  ".join(done))
         raise
     return len(done)
+
+
+@pytest.fixture(autouse=True)
+def kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables here have names of their own, so what reads keep of them is tested along."""
+    monkeypatch.setattr(KEPT, "in_memory_stores", True)
 
 
 @pytest.mark.parametrize("kind", pairwise(5), ids=str)

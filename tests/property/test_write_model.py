@@ -23,6 +23,7 @@ import lakebed
 from lakebed.datafile.sorted_check import check_sorted_file
 from lakebed.model.record_key import key_generator_of
 from lakebed.model.schema import COMMIT_TIME, META_FIELD_NAMES, PARTITION_PATH, RECORD_KEY
+from lakebed.read.kept_vectors import KEPT
 from lakebed.storage.open import open_storage
 from lakebed.table import Table
 from lakebed.timeline.meta_client import MetaClient
@@ -342,6 +343,12 @@ def run(kind: Kind, seed: int, steps: int = STEPS) -> None:
     except BaseException as error:
         error.add_note(f"{kind!r}, seed {seed}, after {', '.join(done)}")
         raise
+
+
+@pytest.fixture(autouse=True)
+def kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables here have names of their own, so what reads keep of them is tested along."""
+    monkeypatch.setattr(KEPT, "in_memory_stores", True)
 
 
 @pytest.mark.parametrize("kind", pairwise(0), ids=str)

@@ -421,7 +421,7 @@ def test_a_failing_store_shows_at_close_and_leaves_nothing() -> None:
 
 def test_rolling_writer_begins_a_file_when_one_is_full() -> None:
     storage = MemoryStorage()
-    options = FileOptions(row_group_rows=100, max_file_size=2_000)
+    options = FileOptions(row_group_rows=100, max_file_size=2_000, write_buffer=1)  # one batch waits at a time
 
     def open_next(number: int) -> BaseFileWriter:
         target = WriteTarget(FileGroupId("eu", f"f-{number}"), BEGIN)
