@@ -95,7 +95,7 @@ def test_a_table_without_its_metadata_table(hudi: HudiPeer, golden_copy: Callabl
     table = lakebed.open(path)
     given = {"hoodie.index.type": "SIMPLE"}
     if "bucket" in name:
-        given = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "4"}
+        given = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "3"}
     with pytest.raises(lakebed.InvalidRequest, match="drop_metadata"):
         table.upsert(table.scan(columns=columns, limit=1).to_arrow(), options=given)
 
