@@ -94,7 +94,8 @@ def deletes_stay(located: pa.Table, deleted: Bools | None = None) -> pa.Table:
 def _one_version(rows: pa.Table, rule: MergeRule, deleted: Bools, unordered: Bools) -> tuple[Bools, Bools]:
     """Which rows stay when a key is said in several partitions, and which stand whatever the table holds.
 
-    A key said in one partition only is left to its file.
+    A key said in one partition only is left to its file; unless the table has it in another: then its rows would go to
+    the new place and its deletes to the old one, and never meet.
     """
     stays = np.ones(rows.num_rows, np.bool_)
     forced = np.zeros(rows.num_rows, np.bool_)
@@ -104,6 +105,7 @@ def _one_version(rows: pa.Table, rule: MergeRule, deleted: Bools, unordered: Boo
     if not len(starts):
         return stays, forced
     spread = np.maximum.reduceat(paths[order], starts) != np.minimum.reduceat(paths[order], starts)
+    spread |= np.logical_or.reduceat(valid(concat_chunks(rows.column(OLD_FILE_ID)))[order], starts)
     if not spread.any():
         return stays, forced
     among = np.repeat(spread, np.diff(np.append(starts, len(order))))

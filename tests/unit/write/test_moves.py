@@ -123,3 +123,13 @@ def test_versions_that_are_combined_do_not_move() -> None:
     with pytest.raises(lakebed.InvalidRequest, match="move to another partition"):
         t.upsert(table(row("k", 6, "b", None)))
     assert values(t, "id", "p", "v") == [("k", "a", 1)]
+
+
+@kinds
+@pytest.mark.parametrize("ordering", ["ts", None])
+def test_a_row_that_moves_and_is_deleted_in_one_batch(table_type: str, index: str, ordering: str | None) -> None:
+    """The row would go to its new partition and the delete to the old one: the batch must be settled before."""
+    t = make(schema=DELETABLE, table_type=table_type, index=index, ordering=ordering)
+    t.upsert(table(row("a", 1, "p0"), row("b", 1, "p0"), schema=DELETABLE))
+    t.upsert(table(row("a", 2, "p1"), gone("a", 3, "p1"), gone("b", 2, "p1"), row("b", 3, "p1"), schema=DELETABLE))
+    assert t.scan(columns=["id", "p"]).to_arrow().to_pylist() == [{"id": "b", "p": "p1"}]
