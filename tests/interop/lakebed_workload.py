@@ -77,7 +77,7 @@ class LakebedWorkload:
                 if self.kind.by_event_time and self.rng.random() < 0.3:
                     row |= {"ts": None, "seq": None}
                 else:
-                    self.floor[key] = row["ts"]
+                    self.floor[key] = row["ts"] + 1  # whatever a second ordering field says
             found.append(row)
         return found + self.new_rows(2)
 
