@@ -27,10 +27,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.claims import Claims, report
+from benchmarks.measure import reset_peak, status
+
 ROOT = Path(__file__).parent.parent
 COLUMNS = ["id", "qty", "price", "status"]
 STEPS = ("bulk", "upsert", "first read", "second read", "read", "hundred")
-Claims = list[tuple[str, float, float]]
 
 
 def run_lakebed(home: Path, data: Path, upserts: int) -> dict[str, Any]:
@@ -43,14 +45,14 @@ def run_lakebed(home: Path, data: Path, upserts: int) -> dict[str, Any]:
         path, first.schema, record_key="id", partition_by="region", ordering="ts", num_buckets=4, index="bucket"
     )
     times: dict[str, Any] = {"version": lakebed.__version__}
-    times["loaded"] = _reset_peak()
+    times["loaded"] = reset_peak()
     times["bulk"] = _timed(lambda: table.bulk_insert(first))
     times["upserts"] = []
     for number in range(1, upserts + 1):
         batch = pq.read_table(data / f"upsert_{number}.parquet")
         times["upserts"].append(_timed(lambda batch=batch: table.upsert(batch)))
     times["read"] = [_timed(lambda: _sum(table.scan(columns=COLUMNS).to_arrow(), times)) for _ in range(8)]
-    times["peak"] = _status("VmHWM")
+    times["peak"] = status("VmHWM")
     hundred = batch.slice(0, 100)
     times["hundred"] = [_timed(lambda: table.upsert(hundred)) for _ in range(7)]
     return times
@@ -64,7 +66,7 @@ def run_deltalake(home: Path, data: Path, upserts: int) -> dict[str, Any]:
     path = str(home / "delta")
     first = pq.read_table(data / "base.parquet")
     times: dict[str, Any] = {"version": deltalake.__version__}
-    times["loaded"] = _reset_peak()
+    times["loaded"] = reset_peak()
     times["bulk"] = _timed(lambda: write_deltalake(path, first, partition_by=["region"]))
     times["upserts"] = []
     for number in range(1, upserts + 1):
@@ -81,7 +83,7 @@ def run_deltalake(home: Path, data: Path, upserts: int) -> dict[str, Any]:
 
         times["upserts"].append(_timed(merge))
     times["read"] = [_timed(lambda: _sum(DeltaTable(path).to_pyarrow_table(columns=COLUMNS), times)) for _ in range(8)]
-    times["peak"] = _status("VmHWM")
+    times["peak"] = status("VmHWM")
     return times
 
 
@@ -99,7 +101,7 @@ def run_pyiceberg(home: Path, data: Path, upserts: int) -> dict[str, Any]:
     with table.update_spec() as spec:
         spec.add_identity("region")
     times: dict[str, Any] = {"version": pyiceberg.__version__}
-    times["loaded"] = _reset_peak()
+    times["loaded"] = reset_peak()
     times["bulk"] = _timed(lambda: table.append(first))
     times["upserts"] = []
     for number in range(1, min(upserts, 1) + 1):
@@ -108,7 +110,7 @@ def run_pyiceberg(home: Path, data: Path, upserts: int) -> dict[str, Any]:
     times["read"] = [
         _timed(lambda: _sum(table.scan(selected_fields=tuple(COLUMNS)).to_arrow(), times)) for _ in range(8)
     ]
-    times["peak"] = _status("VmHWM")
+    times["peak"] = status("VmHWM")
     return times
 
 
@@ -122,19 +124,6 @@ def _timed(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
-
-
-def _reset_peak() -> int:
-    """Forget the peak so far; what is held now."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    return _status("VmRSS")
-
-
-def _status(field: str) -> int:
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 def child(name: str, home: str, data: str, upserts: int) -> None:
@@ -229,11 +218,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peers", default="deltalake,pyiceberg")
     given = parser.parse_args(arguments)
-    missed = 0
-    for what, measured, target in run(given.rows, given.rounds, tuple(given.peers.split(","))):
-        missed += measured > target
-        print(f"{'ok' if measured <= target else 'MISSED':6} {what:50} {measured:6.2f}  <= {target:.2f}")
-    return 1 if missed else 0
+    return report(run(given.rows, given.rounds, tuple(given.peers.split(","))))
 
 
 if __name__ == "__main__":

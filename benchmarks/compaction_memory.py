@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 import lakebed
+from benchmarks.claims import Claims, report
 from benchmarks.handmade import FILE_ID, KEY, TOKEN, HandmadeTable
 from benchmarks.measure import Measured, measure
 from lakebed.format.log_block import BlockKind, Header
@@ -177,7 +178,7 @@ LOGS = (4, 16, 64)
 
 def run(
     sizes: tuple[float, ...] = SIZES, logs: tuple[int, ...] = LOGS, *, memory: int = MEMORY, folder: Path | None = None
-) -> list[tuple[str, float, float]]:
+) -> Claims:
     """Print the table; the claims: peaks in MB against the memory set."""
     least = min(sizes)
     shapes = [Shape(size, count) for size in sizes for count in logs]
@@ -185,7 +186,7 @@ def run(
     table = Table(title=f"full compaction of one file group, {memory / 1e6:.0f} MB set", title_justify="left")
     for heading in ("group", "GB before", "GB after", "peak MB", "CPU s", "wall s"):
         table.add_column(heading, justify="left" if heading == "group" else "right")
-    claims: list[tuple[str, float, float]] = []
+    claims: Claims = []
     home = Path(tempfile.mkdtemp(prefix="lakebed-compaction-", dir=folder))
     try:
         base: Path | None = None
@@ -214,8 +215,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args(arguments)
     counts = tuple(int(text) for text in given.logs.split(","))
-    claims = run(tuple(given.sizes), counts, memory=given.memory << 20, folder=given.folder)
-    return int(any(found > target for _, found, target in claims))
+    return report(run(tuple(given.sizes), counts, memory=given.memory << 20, folder=given.folder))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def _child(work: Callable[..., Any], args: tuple[Any, ...], repeat: int, cores: 
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[-cores:]))
     pa.set_cpu_count(cores)
-    start = _reset_peak()
+    start = reset_peak()
     best_cpu = best_wall = float("inf")
     result: Any = None
     for _ in range(repeat):
@@ -48,16 +48,16 @@ def _child(work: Callable[..., Any], args: tuple[Any, ...], repeat: int, cores: 
         result = work(*args)
         best_cpu = min(best_cpu, time.process_time() - cpu)
         best_wall = min(best_wall, time.perf_counter() - wall)
-    return Measured(best_cpu, best_wall, max(0, _status("VmHWM") - start), result)
+    return Measured(best_cpu, best_wall, max(0, status("VmHWM") - start), result)
 
 
-def _reset_peak() -> int:
+def reset_peak() -> int:
     """Forget the peak of the imports; what `getrusage` reports would even include the parent's."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    return _status("VmRSS")
+    return status("VmRSS")
 
 
-def _status(field: str) -> int:
+def status(field: str) -> int:
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024

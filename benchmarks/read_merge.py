@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import lakebed
+from benchmarks.claims import Claims
 from benchmarks.handmade import HandmadeTable
 from benchmarks.measure import Measured, measure
 from lakebed.read.kept_vectors import KEPT
@@ -103,9 +104,9 @@ def _in_turn(root: Path, repeat: int) -> tuple[Measured, Measured]:
     return min(floors, key=lambda floor: floor.cpu), replace(best, peak=worst)
 
 
-def run(rows: int = ROWS, log_rows: int = LOG_ROWS, repeat: int = 5) -> list[tuple[str, float, float]]:
+def run(rows: int = ROWS, log_rows: int = LOG_ROWS, repeat: int = 5) -> Claims:
     """(what, measured, target) of every claim; smaller is better."""
-    claims: list[tuple[str, float, float]] = []
+    claims: Claims = []
     with tempfile.TemporaryDirectory(prefix="lakebed-bench-") as folder:
         home = Path(folder)
         four, sixteen = build(home / "four", rows, 4, log_rows), build(home / "sixteen", rows, 16, log_rows)

@@ -7,6 +7,7 @@ Workloads that need Java and other engines, or many gigabytes, run only when the
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
 
@@ -24,8 +25,8 @@ from benchmarks import (
     spark_peers,
     stream_memory,
 )
+from benchmarks.claims import Claims
 
-Claims = list[tuple[str, float, float]]
 WORKLOADS: dict[str, Callable[[bool], Claims]] = {
     "arrow": lambda small: arrow_peers.run(200_000, 1) if small else arrow_peers.run(),
     "compaction_memory": lambda small: compaction_memory.run((0.05,), (4, 16)) if small else compaction_memory.run(),
@@ -41,21 +42,20 @@ WORKLOADS: dict[str, Callable[[bool], Claims]] = {
 ONLY_BY_NAME = {"arrow", "compaction_memory", "history_large", "services_hudi", "spark", "stream"}
 
 
-def main(arguments: list[str]) -> int:
-    small = "--small" in arguments
-    names = [name for name in arguments if not name.startswith("--")] or [
-        name for name in WORKLOADS if name not in ONLY_BY_NAME
-    ]
-    unknown = set(names) - set(WORKLOADS)
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(WORKLOADS)}")
+    parser.add_argument("--small", action="store_true", help="little data: to see that they run, not how fast")
+    given = parser.parse_args()
+    unknown = set(given.workloads) - set(WORKLOADS)
     if unknown:
-        print(f"no workload {', '.join(sorted(unknown))}; there are {', '.join(WORKLOADS)}")
-        return 2
+        parser.error(f"no workload {', '.join(sorted(unknown))}; there are {', '.join(WORKLOADS)}")
     missed = 0
-    for name in names:
+    for name in given.workloads or [name for name in WORKLOADS if name not in ONLY_BY_NAME]:
         table = Table(title=name, title_justify="left")
         for heading in ("claim", "measured", "target"):
             table.add_column(heading, justify="left" if heading == "claim" else "right")
-        for what, measured, target in WORKLOADS[name](small):
+        for what, measured, target in WORKLOADS[name](given.small):
             good = measured <= target
             missed += not good
             table.add_row(what, f"[{'green' if good else 'red'}]{measured:.3f}[/]", f"<= {target:g}")
@@ -64,4 +64,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 import lakebed
+from benchmarks.claims import Claims, report
 from benchmarks.measure import measure
 from benchmarks.orders import ROWS, SCHEMA, UPSERTS, base, upsert
 
@@ -151,6 +152,8 @@ def _copy(file: Path, logs: list[Path], target: Path) -> int:
     ):
         for number in range(source.num_row_groups):
             sink.write_table(source.read_row_group(number, use_threads=False))
+    with target.open("rb+") as written:
+        os.fsync(written.fileno())
     return target.stat().st_size
 
 
@@ -169,14 +172,14 @@ def _chunks(file: Path) -> list[Any]:
 
 
 # ---------------------------------------------------------------------- the workloads
-def against_copy(home: Path, rows: int, repeat: int) -> list[tuple[str, float, float]]:
+def against_copy(home: Path, rows: int, repeat: int) -> Claims:
     """A full compaction, and the copy, by turns."""
     root = str(build(home / "orders", rows))
     floors, runs = [], []
     for _ in range(2):
         floors.append(measure(copied, root, repeat, repeat=1, cores=2).result)
         runs.append(measure(compacted, root, "full", repeat, repeat=1, cores=2).result)
-    claims: list[tuple[str, float, float]] = []
+    claims: Claims = []
     for name in ("cpu", "wall"):
         ours, floor = (min(getattr(one, name) for one in found) for found in (runs, floors))
         print(f"full compaction: {ours:.2f} s {name}; the copy {floor:.2f} s", flush=True)
@@ -185,13 +188,13 @@ def against_copy(home: Path, rows: int, repeat: int) -> list[tuple[str, float, f
     return claims
 
 
-def hash_against_sorted(home: Path, rows: int, repeat: int) -> list[tuple[str, float, float]]:
+def hash_against_sorted(home: Path, rows: int, repeat: int) -> Claims:
     """The sorted merge of the LSM layout and the hash merge of the default one, on the same rows."""
     table = Table(title="seconds: LSM layout, sorted merge / default layout, hash merge", title_justify="left")
     for heading in ("compaction", "sorted CPU", "hash CPU", "sorted wall", "hash wall"):
         table.add_column(heading, justify="right")
     roots = {layout: str(build(home / layout, rows, layout=layout)) for layout in ("lsm_tree", "default")}
-    claims: list[tuple[str, float, float]] = []
+    claims: Claims = []
     for strategy in ("full", "log"):
         by_sort, by_hash = (
             measure(compacted, roots[layout], strategy, repeat, repeat=1, cores=2).result
@@ -203,12 +206,10 @@ def hash_against_sorted(home: Path, rows: int, repeat: int) -> list[tuple[str, f
     return claims
 
 
-def run(
-    rows: int = ROWS, repeat: int = 3, *, folder: Path | None = None, only: str = ""
-) -> list[tuple[str, float, float]]:
+def run(rows: int = ROWS, repeat: int = 3, *, folder: Path | None = None, only: str = "") -> Claims:
     """(what, measured, target) of every claim; smaller is better."""
     home = Path(tempfile.mkdtemp(prefix="lakebed-services-", dir=folder))
-    claims: list[tuple[str, float, float]] = []
+    claims: Claims = []
     try:
         for work in (against_copy, hash_against_sorted):
             if only in work.__name__:
@@ -225,9 +226,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--only", default="", help="workloads whose names have this in them")
     given = parser.parse_args(arguments)
-    for what, found, target in run(given.rows, given.repeat, folder=given.folder, only=given.only):
-        print(f"{what}: {found:.3f} (<= {target:g})")
-    return 0
+    return report(run(given.rows, given.repeat, folder=given.folder, only=given.only))
 
 
 if __name__ == "__main__":

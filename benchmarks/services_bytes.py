@@ -30,6 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 import lakebed
+from benchmarks.claims import Claims, report
 from benchmarks.orders import SCHEMA, base, orders
 from benchmarks.services import SHAPE, data_files
 from lakebed.config.write_options import WriteOptions
@@ -76,7 +77,7 @@ def stream(root: Path, rows: int, upserts: int, due: Due) -> tuple[int, int]:
     return sum(known.values()) - filled, len([path for path in data_files(root) if ".log." in path.name])
 
 
-def amplification(home: Path, rows: int, upserts: int) -> list[tuple[str, float, float]]:
+def amplification(home: Path, rows: int, upserts: int) -> Claims:
     """Bytes written per byte ingested, by strategy."""
     table = Table(title=f"{upserts} upserts of 1 % of {rows:,} rows", title_justify="left")
     for heading in ("strategy", "MB written", "per byte ingested"):
@@ -120,7 +121,7 @@ def events(users: int) -> pa.Table:
     )
 
 
-def sorting(home: Path, rows: int) -> list[tuple[str, float, float]]:
+def sorting(home: Path, rows: int) -> Claims:
     """The rows of every base file twice through the same encoder: by key, as lakebed keeps them, and as they came."""
     root = home / "events"
     lakebed.create(root, EVENTS, record_key="id", ordering="ts", num_buckets=4).bulk_insert(events(rows // PER_USER))
@@ -151,9 +152,7 @@ def encoded_size(rows: pa.Table) -> int:
     return int(sink.getvalue().size)
 
 
-def run(
-    rows: int = STREAM_ROWS, upserts: int = STREAM_UPSERTS, *, folder: Path | None = None
-) -> list[tuple[str, float, float]]:
+def run(rows: int = STREAM_ROWS, upserts: int = STREAM_UPSERTS, *, folder: Path | None = None) -> Claims:
     """(what, measured, target) of every claim; smaller is better."""
     home = Path(tempfile.mkdtemp(prefix="lakebed-services-", dir=folder))
     try:
@@ -168,9 +167,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--upserts", type=int, default=STREAM_UPSERTS)
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args(arguments)
-    for what, found, target in run(given.rows, given.upserts, folder=given.folder):
-        print(f"{what}: {found:.3f} (<= {target:g})")
-    return 0
+    return report(run(given.rows, given.upserts, folder=given.folder))
 
 
 if __name__ == "__main__":

@@ -10,30 +10,19 @@ Hudi's own inline log compaction does. Both run once on a tiny table before the 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from spark_child import CORES, SAME_FOR_ALL, Hudi
+from spark_child import Hudi, start
 
 LOG_COMPACTION = {
     "hoodie.log.compaction.enable": "true",
     "hoodie.log.compaction.blocks.threshold": "2",
     "hoodie.log.record.reader.use.scanV2": "true",
 }
-
-
-def full(engine: Hudi, name: str) -> int:
-    """Plan and run a compaction; how many file groups it rewrote."""
-    path = engine.home / name
-    options = ",".join(f"{key}={value}" for key, value in engine.metadata.items())
-    planned = engine.session.sql(f"call run_compaction(op => 'schedule', path => '{path}', options => '{options}')")
-    planned.collect()
-    ran = engine.session.sql(f"call run_compaction(op => 'run', path => '{path}', options => '{options}')")
-    return sum(int(row["operation_size"]) for row in ran.collect())
 
 
 def log(engine: Hudi, name: str) -> int:
@@ -76,17 +65,9 @@ def bytes_in(path: Path) -> int:
 
 def main(job: dict[str, Any]) -> None:
     """Run one job and print what came of it."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     home, data = Path(job["home"]), Path(job["data"])
     engine = Hudi(home, job["bundle"], metadata=False)
-    settings = {**SAME_FOR_ALL, "spark.driver.memory": job["memory"], "spark.local.dir": str(home / "local")}
-    builder: Any = SparkSession.builder.master(f"local[{CORES}]")
-    for key, value in {**settings, "spark.sql.warehouse.dir": str(home / "warehouse"), **engine.settings}.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    session = start(engine, job["memory"])
     engine.fill("warm", session.read.parquet(str(data / "warm_base.parquet")))
     for _ in range(3):
         engine.upsert("warm", session.read.parquet(str(data / "warm_upsert.parquet")))
@@ -94,7 +75,7 @@ def main(job: dict[str, Any]) -> None:
     for number in range(1, job["upserts"] + 1):
         engine.upsert("orders", session.read.parquet(str(data / f"upsert_{number}.parquet")))
     found: dict[str, Any] = {"version": engine.version, "bytes": {"before": bytes_in(home / "orders")}}
-    for name, work in (("full", full), ("log", log)):
+    for name, work in (("full", Hudi.compact), ("log", log)):
         seconds = []
         for source in ("warm", *(["orders"] * job["repeats"])):
             copy = f"{source}-{name}"

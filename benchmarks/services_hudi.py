@@ -17,10 +17,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks.claims import Claims, report
 from benchmarks.measure import measure
 from benchmarks.orders import ROWS, UPSERTS
 from benchmarks.services import build, bytes_of, compacted
-from benchmarks.spark_peers import BUNDLES, ROOT, make_rows
+from benchmarks.spark_peers import BUNDLES, make_rows, python_of
 
 CHILD = Path(__file__).with_name("services_child.py")
 
@@ -39,8 +40,7 @@ def by_hudi(home: Path, rows: int, repeat: int) -> dict[str, Any]:
         "bundle": BUNDLES["hudi"],
     }
     (home / "hudi").mkdir()
-    python = ROOT / ".venv-hudi" / "bin" / "python"
-    command = [str(python), str(CHILD), json.dumps(job)]
+    command = [python_of("hudi"), str(CHILD), json.dumps(job)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
@@ -49,10 +49,10 @@ def by_hudi(home: Path, rows: int, repeat: int) -> dict[str, Any]:
     return found
 
 
-def run(rows: int = ROWS, repeat: int = 2, *, folder: Path | None = None) -> list[tuple[str, float, float]]:
+def run(rows: int = ROWS, repeat: int = 2, *, folder: Path | None = None) -> Claims:
     """(what, measured, target) of every claim; smaller is better."""
     home = Path(tempfile.mkdtemp(prefix="lakebed-services-", dir=folder))
-    claims: list[tuple[str, float, float]] = []
+    claims: Claims = []
     try:
         root = build(home / "lakebed", rows)
         ours = {
@@ -79,9 +79,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--folder", type=Path)
     given = parser.parse_args(arguments)
-    for what, found, target in run(given.rows, given.repeat, folder=given.folder):
-        print(f"{what}: {found:.3f} (<= {target:g})")
-    return 0
+    return report(run(given.rows, given.repeat, folder=given.folder))
 
 
 if __name__ == "__main__":

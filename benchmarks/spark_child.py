@@ -229,6 +229,20 @@ def engine_named(name: str, home: Path, bundle: str) -> Engine:
     return known[name]()
 
 
+def start(engine: Engine, memory: str) -> Any:
+    """The session of an engine, everything of it below the engine's home."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    places = {"spark.local.dir": str(engine.home / "local"), "spark.sql.warehouse.dir": str(engine.home / "warehouse")}
+    builder: Any = SparkSession.builder.master(f"local[{CORES}]")
+    for key, value in {**SAME_FOR_ALL, "spark.driver.memory": memory, **places, **engine.settings}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
 class Clock:
     """Seconds of every step, and the Spark jobs that it took: [what, seconds, stages, tasks] each."""
 
@@ -293,17 +307,9 @@ def work(engine: Engine, session: Any, job: dict[str, Any], clock: Clock) -> dic
 
 def main(job: dict[str, Any]) -> None:
     """Run one job and print what came of it."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     home = Path(job["home"])
     engine = engine_named(job["engine"], home, job.get("bundle", ""))
-    settings = {**SAME_FOR_ALL, "spark.driver.memory": job["memory"], "spark.local.dir": str(home / "local")}
-    builder: Any = SparkSession.builder.master(f"local[{CORES}]")
-    for key, value in {**settings, "spark.sql.warehouse.dir": str(home / "warehouse"), **engine.settings}.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    session = start(engine, job["memory"])
     clock = Clock(session)
     rehearse(engine, session, Path(job["data"]))
     answers = work(engine, session, job, clock)

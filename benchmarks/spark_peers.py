@@ -33,6 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import orders
+from benchmarks.claims import Claims, report
 
 ROOT = Path(__file__).parent.parent
 CHILD = Path(__file__).with_name("spark_child.py")
@@ -62,7 +63,6 @@ CHILD_SECONDS = 1800.0
 WARM_ROWS, WARM_UPSERT = 20_000, 12_000
 """More rows in an upsert than lakebed writes in the driver, so that its tasks are warm as well."""
 
-Claims = list[tuple[str, float, float]]
 Measured = dict[str, Any]
 
 
@@ -227,11 +227,7 @@ def main(arguments: list[str]) -> int:
     if given.keep:
         given.keep.write_text(json.dumps(found, indent=1))
     show(found, given.rows, given.jobs)
-    missed = 0
-    for what, measured, target in claims(found) if "lakebed" in found else ():
-        missed += measured > target
-        print(f"{'ok' if measured <= target else 'MISSED':6} {what:62} {measured:6.2f}  <= {target:.2f}")
-    return 1 if missed else 0
+    return report(claims(found)) if "lakebed" in found else 0
 
 
 if __name__ == "__main__":

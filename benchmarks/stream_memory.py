@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 import lakebed
+from benchmarks.claims import Claims, report
 from benchmarks.measure import measure
 
 ROWS = 10_000
@@ -25,7 +26,6 @@ WIDTH = 1_000
 """Bytes of text in a row, which does not compress to nothing."""
 BUCKETS = 32
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("amount", pa.int64()), ("text", pa.string())])
-Claims = list[tuple[str, float, float]]
 
 
 def batches(count: int, every: int = 1) -> Iterator[pa.RecordBatch]:
@@ -64,8 +64,5 @@ def run(gigabytes: float = 10.0, memory: int = 1 << 30) -> Claims:
 
 
 if __name__ == "__main__":
-    for what, measured, target in run(
-        float(sys.argv[1]) if len(sys.argv) > 1 else 10.0,
-        int(sys.argv[2]) << 20 if len(sys.argv) > 2 else 1 << 30,
-    ):
-        print(f"{what}: {measured:.0f}  <= {target:.0f}")
+    gigabytes = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
+    sys.exit(report(run(gigabytes, int(sys.argv[2]) << 20 if len(sys.argv) > 2 else 1 << 30)))

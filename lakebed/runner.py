@@ -63,6 +63,11 @@ class LocalRunner:
     in_flight: int | None = None
     progress: Progress | None = None
 
+    @classmethod
+    def near(cls, url: str) -> LocalRunner:
+        """For work on files there: a thread per core where they are local, more where the network makes them wait."""
+        return cls(os.cpu_count() if url.startswith("file://") else None)
+
     def map(self, fn: Callable[[_T], _R], tasks: Iterable[_T], *, label: str) -> Iterator[_R]:
         total = len(tasks) if isinstance(tasks, Sized) else None
         threads = self.threads or min(_MOST_THREADS, (os.cpu_count() or 1) + 4)

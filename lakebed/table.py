@@ -107,7 +107,8 @@ class Table:
     def _services(self, given: Mapping[str, str]) -> Services:
         properties = {**self._properties, **given}
         control = self._chosen_control(given)
-        return Services(self._client, control, self._runner, self._options.memory, self.refresh, properties)
+        memory, drop = self._options.memory, self._drop_metadata
+        return Services(self._client, control, self._runner, memory, self.refresh, properties, drop)
 
     # ------------------------------------------------------------------ reading
     def scan(
@@ -286,9 +287,7 @@ class Table:
         files = options if isinstance(options, WriteOptions) else WriteOptions.from_properties(chosen)
         CompactionOptions.from_properties(chosen)  # what follows the write must not find out later
         control = self._chosen_control(given)
-        if drop_metadata or self._drop_metadata or is_half_dropped(self._client):
-            self._client = remove_metadata(self._client, control)
-        return TableWriter(
+        writer = TableWriter(  # a write that is refused leaves the metadata table where it is
             self._client,
             control,
             files,
@@ -296,6 +295,10 @@ class Table:
             self._runner,
             self._write_memory(memory, given),
         )
+        if drop_metadata or self._drop_metadata or is_half_dropped(self._client):
+            self._client = remove_metadata(self._client, control)
+            writer = replace(writer, client=self._client)
+        return writer
 
     def _write_memory(self, memory: int | str | None, given: Mapping[str, str]) -> int:
         asked = memory if memory is not None else {**self._properties, **given}.get("lakebed.memory")
@@ -343,9 +346,9 @@ def open(  # noqa: A001 - `lakebed.open(path)` is the name people look for
         t = lakebed.open("s3://lake/orders", storage_options={"region": "eu-west-1"})
 
     A table with a metadata table is not written to, for lakebed would leave that behind; with `drop_metadata=True` the
-    first write removes it. Tables that real Hudi wrote with a bucket index do not say how many buckets they have, and
-    need `num_buckets` to be written to. Raises `TableNotFound` when there is no table, `UnsupportedFormat` for versions
-    that are not read.
+    first write or service removes it. Tables that real Hudi wrote with a bucket index do not say how many buckets they
+    have, and need `num_buckets` to be written to. Raises `TableNotFound` when there is no table, `UnsupportedFormat`
+    for versions that are not read.
     """
     client = MetaClient.open(open_storage(path, storage_options))
     given = dict(options) if isinstance(options, Mapping) else {}

@@ -8,8 +8,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "lakebed"
-LAZY_IMPORTS = {(door, "lakebed.spark") for door in ("table.py", "read/scan.py", "services/services.py", "cli/demo.py")}
-"""Doors that reach for Spark only when they are handed a session or a frame of it, or find that there can be one."""
+DOORS = ("table.py", "read/scan.py", "services/services.py", "cli/demo.py", "cli/engine.py")
+LAZY_IMPORTS = {(door, "lakebed.spark") for door in DOORS}
+"""Doors that reach for Spark only when they are handed a session, a frame of it or a master's name, or find that there
+can be one."""
 
 
 def rows_of_the_drawing() -> dict[str, int]:

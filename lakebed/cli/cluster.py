@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 from threading import Event
 from typing import Annotated
 
 import typer
 
-from lakebed.cli.compact import print_done, print_planned, progress_runner
+from lakebed.cli.compact import print_done, print_planned
+from lakebed.cli.engine import SparkOption, runner_on
 from lakebed.cli.output import console, errors, print_json
 from lakebed.cli.show import JsonOption, PathArgument
-from lakebed.cli.upkeep import SetOption, options_of
+from lakebed.cli.upkeep import DropMetadataOption, SetOption, options_of
 from lakebed.errors import InvalidRequest
 from lakebed.services.clustering_choice import PlannedClustering
 from lakebed.services.watch import Outcome, Watcher
@@ -29,23 +29,25 @@ def cluster(
     ] = False,
     if_due: Annotated[bool, typer.Option("--if-due", help="Only after enough writes since the last one.")] = False,
     sort: Annotated[str | None, typer.Option(help="Columns to sort by, with commas (default layout).")] = None,
-    memory: Annotated[str | None, typer.Option(help="A ceiling such as 512MB.")] = None,
+    memory: Annotated[str | None, typer.Option(help="A ceiling such as 512MB; of each task with --spark.")] = None,
+    spark: SparkOption = None,
     given: SetOption = None,
+    drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Rewrite small file groups into larger ones with rows in order. Earlier plans are run first.
 
     Under consistent hashing buckets are split and merged instead.
     """
-    table, options = open_table(path), options_of(given)
+    table, options = open_table(path, drop_metadata=drop_metadata), options_of(given)
     if sort is not None:
         options["hoodie.clustering.plan.strategy.sort.columns"] = sort
     if dry_run or plan_only:
         make = table.services.explain_clustering if dry_run else table.services.plan_clustering
         _print_plan(make(options, not if_due), as_json)
         return
-    with progress_runner() as runner:
-        done = dataclasses.replace(table.services, runner=runner).cluster(options, memory, not if_due)
+    with runner_on(spark) as runner:
+        done = table.services.on(runner).cluster(options, memory, not if_due)
     print_done(done, "nothing to cluster", as_json)
 
 
@@ -54,13 +56,15 @@ def services(
     watch: Annotated[bool, typer.Option("--watch", help="Go on until interrupted.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Run what is planned now, then stop.")] = False,
     every: Annotated[float, typer.Option(help="Seconds between two looks at the timeline.")] = 10.0,
+    spark: SparkOption = None,
     given: SetOption = None,
+    drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run compactions and clusterings that others planned. Several of these may watch one table."""
     if watch == once or every <= 0:
         raise InvalidRequest("one of --watch and --once is needed, and a positive time with --every")
-    table = open_table(path, options=options_of(given))
+    table = open_table(path, options=options_of(given), drop_metadata=drop_metadata)
     failed = False
 
     def report(outcome: Outcome) -> None:
@@ -68,8 +72,8 @@ def services(
         failed |= outcome.error is not None and not outcome.busy
         _print_outcome(outcome, as_json)
 
-    with progress_runner() as runner:
-        watcher = Watcher(dataclasses.replace(table.services, runner=runner))
+    with runner_on(spark) as runner:
+        watcher = Watcher(table.services.on(runner))
         if watch:
             watcher.watch(every, _interrupted(), report)
             return

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bars
 
-from lakebed.cli.output import console, errors, print_json
+from lakebed.cli.engine import SparkOption, runner_on
+from lakebed.cli.output import console, print_json
 from lakebed.cli.show import JsonOption, PathArgument
-from lakebed.cli.upkeep import SetOption, options_of
+from lakebed.cli.upkeep import DropMetadataOption, SetOption, options_of
 from lakebed.model.instant import Instant
-from lakebed.runner import LocalRunner
 from lakebed.services.compaction_plan import PlannedCompaction
 from lakebed.table import open as open_table
 
@@ -30,42 +27,22 @@ def compact(
         bool, typer.Option("--dry-run", help="Say what a plan would hold and why; change nothing.")
     ] = False,
     if_due: Annotated[bool, typer.Option("--if-due", help="Only when the table's trigger says so.")] = False,
-    memory: Annotated[str | None, typer.Option(help="A ceiling such as 512MB.")] = None,
+    memory: Annotated[str | None, typer.Option(help="A ceiling such as 512MB; of each task with --spark.")] = None,
+    spark: SparkOption = None,
     given: SetOption = None,
+    drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Merge logs into base files, or among themselves. What was planned before and is not done is run first."""
-    table, options = open_table(path), options_of(given)
+    table, options = open_table(path, drop_metadata=drop_metadata), options_of(given)
     if dry_run or plan_only:
         services = table.services
         make = services.explain_compaction if dry_run else services.plan_compaction
         _print_plan(make(strategy, options, not if_due), as_json)
         return
-    with progress_runner() as runner:
-        services = dataclasses.replace(table.services, runner=runner)
-        done = services.compact(strategy, options, memory, not if_due)
+    with runner_on(spark) as runner:
+        done = table.services.on(runner).compact(strategy, options, memory, not if_due)
     print_done(done, "nothing to compact", as_json)
-
-
-@contextmanager
-def progress_runner() -> Iterator[LocalRunner]:
-    """A runner that shows how far it is, on a terminal; the bar goes to standard error."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=errors, disable=not errors.is_terminal, transient=True) as bars:
-        yield LocalRunner(progress=_Bar(bars))
-
-
-class _Bar:
-    """A bar per kind of work."""
-
-    def __init__(self, bars: Bars) -> None:
-        self._bars = bars
-        self._known: dict[str, Any] = {}
-
-    def advance(self, label: str, done: int, total: int | None) -> None:
-        if label not in self._known:
-            self._known[label] = self._bars.add_task(label, total=total)
-        self._bars.update(self._known[label], completed=done, total=total)
 
 
 def _print_plan(planned: PlannedCompaction, as_json: bool) -> None:

@@ -6,13 +6,10 @@ tour says so.
 
 from __future__ import annotations
 
-import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib.util import find_spec
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +20,7 @@ from rich.rule import Rule
 from rich.tree import Tree
 
 from lakebed.cli.demo_orders import SCHEMA, Batch, batches, orders
+from lakebed.cli.engine import why_no_spark
 from lakebed.cli.output import console, print_table, size_text
 from lakebed.table import Table
 from lakebed.table import create as create_table
@@ -151,30 +149,18 @@ def _told(who: str, work: Callable[[], None], answers: dict[str, list[tuple[str,
 @contextmanager
 def _session(wanted: bool) -> Iterator[Any]:
     """A Spark session for the tour; None, with a word about it, where there cannot be one."""
-    missing = _why_no_spark() if wanted else "not asked for"
+    missing = why_no_spark() if wanted else "not asked for"
     if missing is not None:
         console.print(f"[bold]Without Spark[/] ({missing}): plain Python writes and reads the same rows.")
         yield None
         return
-    from lakebed.spark.demo import local_session, was_running
+    from lakebed.spark.demo import SETTINGS
+    from lakebed.spark.session import session_on
 
-    running = was_running()
-    with console.status("starting Spark"):
-        session = local_session()
-    try:
+    with ExitStack() as stack:
+        with console.status("starting Spark"):
+            session = stack.enter_context(session_on("local[2]", SETTINGS, name="lakebed demo"))
         yield session
-    finally:
-        if not running:
-            session.stop()
-
-
-def _why_no_spark() -> str | None:
-    if find_spec("pyspark") is None:
-        return "PySpark is not installed: pip install 'lakebed[spark]'"
-    home = os.environ.get("JAVA_HOME")
-    if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
-        return "no Java found: install Java 17, and put java on the PATH or set JAVA_HOME"
-    return None
 
 
 def _timed(work: Callable[[], object]) -> float:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from lakebed.cli.engine import SparkOption, runner_on
 from lakebed.cli.output import console, print_json
 from lakebed.cli.show import JsonOption, PathArgument
 from lakebed.errors import InvalidRequest
@@ -23,9 +24,14 @@ DropMetadataOption = Annotated[
 InstantArgument = Annotated[str, typer.Argument(help="The begin time of an instant on the timeline.")]
 
 
-def clean(path: PathArgument, given: SetOption = None, as_json: JsonOption = False) -> None:
+def clean(
+    path: PathArgument,
+    given: SetOption = None,
+    drop_metadata: DropMetadataOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Remove files that no retained state needs. How much is retained: --set hoodie.clean.commits.retained=10."""
-    _print("cleaned", open_table(path).services.clean(options_of(given)), as_json)
+    _print("cleaned", open_table(path, drop_metadata=drop_metadata).services.clean(options_of(given)), as_json)
 
 
 def archive(path: PathArgument, given: SetOption = None, as_json: JsonOption = False) -> None:
@@ -52,15 +58,21 @@ def savepoint(
 def restore(
     path: PathArgument,
     savepoint: Annotated[str | None, typer.Argument(help="The savepoint; the newest if left out.")] = None,
+    drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Set the table back to a savepoint. Writes after it are gone for good."""
-    _print("restored", [open_table(path).services.restore(savepoint)], as_json)
+    _print("restored", [open_table(path, drop_metadata=drop_metadata).services.restore(savepoint)], as_json)
 
 
-def rollback(path: PathArgument, instant: InstantArgument, as_json: JsonOption = False) -> None:
+def rollback(
+    path: PathArgument,
+    instant: InstantArgument,
+    drop_metadata: DropMetadataOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Undo a pending write, a plan that is not run, or the newest completed write."""
-    done = open_table(path).services.rollback(instant)
+    done = open_table(path, drop_metadata=drop_metadata).services.rollback(instant)
     _print("rolled back", [done] if done is not None else [instant], as_json)
 
 
@@ -68,10 +80,11 @@ def ttl(
     path: PathArgument,
     days: Annotated[int | None, typer.Option(help="How many days a partition lives without a write.")] = None,
     given: SetOption = None,
+    drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Let partitions vanish that nobody wrote to for so many days."""
-    done = open_table(path).services.drop_expired_partitions(days, options_of(given))
+    done = open_table(path, drop_metadata=drop_metadata).services.drop_expired_partitions(days, options_of(given))
     _print("dropped expired partitions", [done.instant] if done is not None else [], as_json)
 
 
@@ -89,11 +102,13 @@ def upgrade(
 def downgrade(
     path: PathArgument,
     to: Annotated[int, typer.Option(help="The table version, 8 or 9.")] = 9,
+    spark: SparkOption = None,
     drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Give the table a lower version; native logs are compacted away, what else version 8 cannot say is refused."""
-    open_table(path).services.downgrade(to, drop_metadata)
+    with runner_on(spark) as runner:
+        open_table(path).services.on(runner).downgrade(to, drop_metadata)
     _print_version(path, as_json)
 
 

@@ -133,7 +133,10 @@ class FileOptions:
 
     # --- memory
     write_buffer: int = option(
-        "lakebed.write.buffer", SIZE, 64 << 20, "How many bytes of rows may wait for encoding and upload, per file."
+        "lakebed.write.buffer",
+        SIZE,
+        64 << 20,
+        "How many bytes of rows may wait for encoding and upload, per file; 0 encodes them where they are merged.",
     )
 
     def __post_init__(self) -> None:
@@ -143,9 +146,9 @@ class FileOptions:
             "file": self.max_file_size,
             "log block": self.log_block_max_size,
             "log file": self.log_max_size,
-            "write buffer": self.write_buffer,
         }
         wrong = [name for name, size in sizes.items() if size <= 0]
+        wrong += ["write buffer"] if self.write_buffer < 0 else []
         if wrong or min(self.row_group_rows, self.log_row_group_rows) <= 0:
             raise InvalidRequest(f"sizes must be positive: {', '.join(wrong) or 'rows of a row group'}")
         if self.bloom_entries <= 0 or self.bloom_max_entries <= 0:

@@ -114,7 +114,7 @@ def aligned(batch: pa.RecordBatch, schema: pa.Schema, fixed: dict[str, pa.Scalar
     columns = []
     for field in schema:
         if field.name in fixed:
-            columns.append(_constant(fixed[field.name], batch.num_rows))
+            columns.append(constant(fixed[field.name], batch.num_rows))
             continue
         place = batch.schema.get_field_index(field.name)
         if place < 0:
@@ -138,7 +138,7 @@ def _cast(array: pa.Array, field: pa.Field, label: str) -> pa.Array:
     return array
 
 
-def _constant(value: pa.Scalar, count: int) -> pa.Array:
+def constant(value: pa.Scalar, count: int) -> pa.Array:
     """One value in every row, as a dictionary: Parquet takes it over without hashing the same text again and again."""
     if not value.is_valid:
         return pa.nulls(count, value.type)
@@ -156,7 +156,7 @@ def _folded(texts: pa.Array) -> pa.Array:
         if width and data_buffer is not None and bool((np.diff(offsets) == width).all()):
             data = np.frombuffer(data_buffer, np.uint8)[int(offsets[0]) : int(offsets[-1])]
             if bool((data[width:] == data[:-width]).all()):
-                return _constant(texts[0], count)
+                return constant(texts[0], count)
     return texts.dictionary_encode()
 
 

@@ -29,6 +29,8 @@ from lakebed.datafile.parquet_source import SORTED_BY_MADE_KEY, SORTED_KEY, SORT
 from lakebed.errors import InvalidRequest
 
 PARQUET = "parquet"
+_SINK_BUFFER = 1 << 20
+"""Pages and their headers reach Python together: a call for each would take the interpreter from other tasks."""
 
 
 class RowEncoder(Protocol):
@@ -94,6 +96,7 @@ class ParquetEncoder:
         by_made_key: bool = False,
     ) -> None:
         self._sink = DetachableSink(write)
+        self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _SINK_BUFFER)
         self._schema = schema
         self._options = options
         self._row_group_rows = row_group_rows
@@ -134,6 +137,7 @@ class ParquetEncoder:
         with _encoding_errors(self._label):
             writer.add_key_value_metadata({**footer, **marks})
             writer.close()
+            self._stream.flush()
         self._sink.detach()
         return column_summaries(writer.writer.metadata, self._schema)
 
@@ -153,6 +157,7 @@ class ParquetEncoder:
                 self._writer = self._open(rows)
             if rows is not None:
                 self._writer.write_table(rows, row_group_size=rows.num_rows)
+                self._stream.flush()
 
     def _open(self, sample: pa.Table | None) -> pq.ParquetWriter:
         schema = self._schema if sample is None else sample.schema
@@ -161,7 +166,7 @@ class ParquetEncoder:
         if self._sorted_by:
             order = [pq.SortingColumn(leaf_paths(self._schema).index(self._sorted_by))]
         return pq.ParquetWriter(
-            self._sink,
+            self._stream,
             schema,
             compression=str(self._options.codec),
             compression_level=None if self._options.codec is Codec.NONE else self._options.codec_level,

@@ -2,6 +2,7 @@
 
 Tasks run one after the other in a single thread. At most `limit` bytes wait; whoever hands in more blocks until there
 is room. The first failure ends it: later tasks are dropped, and the error is raised at the next `put`, or by `finish`.
+With a limit of 0 nothing waits: `put` runs the task, for those who have no core for a second thread.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ class WriteQueue:
     def put(self, task: Callable[[], None], size: int) -> None:
         """Run the task after those before it; `size` is what it holds in memory."""
         state = self._state
+        if not self._limit:
+            state.check()
+            _run(state, task, 0)
+            state.check()
+            return
         with state.changed:
             while state.waiting and state.waiting + size > self._limit and state.error is None:
                 state.changed.wait()
@@ -32,8 +38,7 @@ class WriteQueue:
     def finish(self) -> None:
         """Wait for everything; raises the first failure."""
         self._pool.shutdown(wait=True)
-        with self._state.changed:
-            self._state.check()
+        self._state.check()
 
     def cancel(self) -> None:
         """Drop what waits and wait for what runs."""
@@ -54,8 +59,9 @@ class _State:
         self.cancelled = False
 
     def check(self) -> None:
-        if self.error is not None:
-            raise self.error
+        with self.changed:
+            if self.error is not None:
+                raise self.error
 
 
 def _run(state: _State, task: Callable[[], None], size: int) -> None:

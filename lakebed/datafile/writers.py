@@ -245,6 +245,11 @@ class RollingBaseWriter:
             self._written.append(writer.close())
 
 
+def without_place(schema: pa.Schema) -> pa.Schema:
+    """The columns of rows on their way to a writer, which knows itself where they lie."""
+    return pa.schema([field for field in schema if field.name not in (PARTITION_PATH, FILE_NAME)])
+
+
 def place_columns(target: WriteTarget, file_name: str) -> dict[str, pa.Scalar]:
     """The meta columns that are the same in every row of a file."""
     path = target.file_group.partition_path

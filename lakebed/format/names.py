@@ -182,6 +182,11 @@ def parse_history_file(name: str) -> HistoryFileName | None:
     return HistoryFileName(match[1], match[2], int(match[3])) if match else None
 
 
+def is_history_file(name: str) -> bool:
+    """Whether the name is one of a history file; a manifest may list thousands, which only this looks at."""
+    return _HISTORY.fullmatch(name) is not None
+
+
 def history_file_name(min_time: str, max_time: str, level: int) -> str:
     """The name of the history file that holds actions of these begin times."""
     return HistoryFileName(min_time, max_time, level).render()

@@ -31,7 +31,7 @@ from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
 from lakebed.format import upkeep_records, write_records
 from lakebed.format.avro import read_named_container, write_container
 from lakebed.format.avro_fields import Fields
-from lakebed.format.names import parse_history_file
+from lakebed.format.names import is_history_file
 from lakebed.model.actions import (
     ActionBody,
     CleanMetadata,
@@ -179,7 +179,7 @@ def parse_manifest(data: bytes, file: str) -> tuple[ManifestEntry, ...]:
     entries: list[ManifestEntry] = []
     for found in files:
         name, size = (found.get("fileName"), found.get("fileLen")) if isinstance(found, dict) else (None, None)
-        if not isinstance(name, str) or parse_history_file(name) is None or type(size) is not int or size < 0:
+        if not isinstance(name, str) or not is_history_file(name) or type(size) is not int or size < 0:
             raise CorruptTable(f"a manifest entry that names no history file: {str(found)[:80]}", file=file)
         entries.append(ManifestEntry(name, size))
     return tuple(entries)

@@ -15,9 +15,10 @@ import pyarrow as pa
 from lakebed.datafile.base_file import open_base_file
 from lakebed.format.bloom_filter import FOOTER_KEY, TYPE_CODE_KEY, load_bloom_filter
 from lakebed.index.locations import Bools, Ints
-from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit
+from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.key_index import KeyIndex
 from lakebed.merge.record_merger import MergeRule
+from lakebed.merge.table_shape import ReadSplit
 from lakebed.merge.vectors import bool_array
 from lakebed.model.files import FileSlice
 from lakebed.model.record_key import KeyGenerator, record_key_array

@@ -80,6 +80,16 @@ class IndexOptions:
         if self.num_buckets is not None and self.num_buckets < 1:
             raise InvalidRequest(f"a bucket index needs at least one bucket, not {self.num_buckets}")
 
+    @property
+    def is_simple_bucket(self) -> bool:
+        """Whether a fixed number of buckets is counted through."""
+        return self.kind is IndexKind.BUCKET and self.engine is BucketEngine.SIMPLE
+
+    @property
+    def is_consistent_bucket(self) -> bool:
+        """Whether buckets lie on a ring, and can be split and merged."""
+        return self.kind is IndexKind.BUCKET and self.engine is BucketEngine.CONSISTENT_HASHING
+
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> IndexOptions:
         return cls(**read_options(cls, properties))

@@ -1,97 +1,46 @@
 """A file slice in, merged Arrow batches out: the one function behind reads, look-ups and every compaction.
 
-    base file ───────────────► run 0 ─┐
-    log blocks that count ───► run 1… ├─► sorted_merge (LSM layout) or hash_merge (default) ─► filter ─► batches
-      (datafile/log_scan)             ┘
-
-Each run is brought to the table's schema on its way in: columns are pruned at the file, old types promoted, renamed
-columns found by id. A condition on the key prunes inside every run; any other condition must wait for the merge, for an
-old version that matches may have been updated to one that does not.
+runs of the slice ──► sorted_merge (LSM layout) or hash_merge (default) ──► filter ──► batches
+(merge/slice_runs)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.config.options import ReadOptions
 from lakebed.datafile.base_file import open_base_file
-from lakebed.datafile.log_file import has_parquet_content, open_log_file, parquet_source, read_block
-from lakebed.datafile.log_scan import LogRun, LogScan, scan_slice
+from lakebed.datafile.log_file import parquet_source
 from lakebed.datafile.parquet_metadata import Footers
-from lakebed.datafile.parquet_source import ParquetSource
 from lakebed.datafile.source import ReadCounters
 from lakebed.errors import CorruptTable
 from lakebed.merge.hash_merge import hash_merge
-from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import Run
+from lakebed.merge.slice_runs import SliceRuns, is_made
 from lakebed.merge.sorted_merge import RUN_OVERHEAD, sorted_merge
+from lakebed.merge.table_shape import LSM_TREE, ReadSplit
 from lakebed.model.files import FileSlice
-from lakebed.model.internal_schema import SchemaHistory, renames
 from lakebed.model.key_range import KeyRange
-from lakebed.model.predicate import Predicate
-from lakebed.model.record_key import KeyGenerator, record_key_array
-from lakebed.model.schema import COMMIT_TIME, IS_DELETED, OPERATION, PARTITION_PATH, RECORD_KEY, avro_to_arrow
-from lakebed.model.schema_evolution import Renames, plain, resolve
-from lakebed.storage.storage import Storage
+from lakebed.model.schema import COMMIT_TIME
 
-OpenRows = Callable[[int], Iterator[pa.RecordBatch]]
-LSM_TREE = "lsm_tree"
 PARQUET = "parquet"
 
 
 @dataclass(frozen=True, slots=True)
-class TableShape:
-    """What a reader must know of a table besides its files."""
+class FileGroupReader(SliceRuns):
+    """Reads slices of one table. Frozen and picklable."""
 
-    schema: pa.Schema
-    rule: MergeRule = field(default_factory=MergeRule)
-    layout: str = "default"
-    key_column: str | None = None
-    """The user's column whose text is the record key, where there is just one."""
-    history: SchemaHistory | None = None
-    virtual_key: KeyGenerator | None = None
-    """How record keys are made where the table stores none and no column is the key as it stands.
-
-    A schema with meta columns, as writers need it, then gets the key made, the partition path by the file's place, and
-    nothing in the others.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSplit:
-    """A unit of work: one slice, small enough to send anywhere."""
-
-    slice: FileSlice
-
-
-@dataclass(frozen=True, slots=True)
-class FileGroupReader:
-    """Reads slices of one table: which columns, which rows, within which memory. Frozen and picklable."""
-
-    storage: Storage
-    shape: TableShape
-    options: ReadOptions
-    schema: pa.Schema
-    predicate: Predicate | None = None
-    commits: frozenset[str] | None = None
-    """Only rows whose current version was committed by one of these instants."""
-    committed: frozenset[str] = frozenset()
-    """Instants that count although no file of the slice is named after them: blocks of tables from older versions.
-
-    Several instants appended to one log there, and a torn block is a failed append, no damage.
-    """
     encoded: bool = False
     """Whether text that came behind small dictionaries may go out so: for whoever writes it to a file again."""
 
     # ------------------------------------------------------------------ the rows of a split
     def read(self, split: ReadSplit, counters: ReadCounters | None = None) -> Iterator[pa.RecordBatch]:
         """The merged rows of a slice that the query asks for."""
-        wanted = self._columns(self.schema.names or self.shape.schema.names[:1])  # rows without columns have no number
+        wanted = self.columns(self.schema.names or self.shape.schema.names[:1])  # rows without columns have no number
         piece = split.slice
         if not piece.log_files:
             merged = self._base_rows(piece, wanted, counters)
@@ -146,12 +95,12 @@ class FileGroupReader:
         piece = split.slice
         sources: list[pa.Schema] = []
         if piece.base_file is not None:
-            if self._renames(piece.base_file.instant_time):
+            if self.renames(piece.base_file.instant_time):
                 return False
             with open_base_file(self.storage, piece.base_file, footers=footers) as source:
                 sources.append(source.schema)
         for run in self.scan(piece, footers).runs if piece.log_files else ():
-            if run.is_partial or self._renames(run.instant_time):
+            if run.is_partial or self.renames(run.instant_time):
                 return False
             if not run.is_delete:
                 with parquet_source(self.storage, run.block, footers=footers) as source:
@@ -181,9 +130,9 @@ class FileGroupReader:
             return
 
         def opened(rows: int) -> Iterator[pa.RecordBatch]:
-            return self._open_base(piece, wanted, rows, counters)
+            return self.open_base(piece, wanted, rows, counters)
 
-        yield from (self._keyed(opened, piece) if _is_made(wanted.names) else opened)(self.options.batch_rows)
+        yield from (self.keyed(opened, piece) if is_made(wanted.names) else opened)(self.options.batch_rows)
 
     def _merged_rows(
         self, piece: FileSlice, wanted: pa.Schema, counters: ReadCounters | None
@@ -196,244 +145,13 @@ class FileGroupReader:
         else:
             yield from hash_merge(runs, rule, wanted, memory=memory, read_buffer=buffer)
 
-    def runs(
-        self,
-        piece: FileSlice,
-        wanted: pa.Schema,
-        counters: ReadCounters | None = None,
-        *,
-        encoded: bool = False,
-        bare: bool = False,
-        sized: bool = True,
-        footers: Footers | None = None,
-    ) -> list[Run]:
-        """The base file and every block that counts, oldest first, each at the table's schema.
-
-        With `encoded`, text that a file keeps behind small dictionaries comes so; for merges that choose rows. `bare`
-        runs have just the columns that are wanted, and cannot be merged. `footers` are those known, and get the others;
-        finding out how large a row is takes a look at all of a footer, which is not done unless `sized`.
-        """
-        footers = {} if footers is None else footers
-        scanned = self.scan(piece, footers).runs
-        base = piece.base_file
-        late = base is not None and any(run.stands_at < base.instant_time for run in scanned)
-        columns = self._columns([*wanted.names, *([] if bare else self._rule_columns(ties_by_commit=late))])
-        found: list[Run] = []
-        if base is not None:
-            texts = self._encodable(columns) if encoded else ()
-            with open_base_file(self.storage, base, encoded=texts, footers=footers) as source:
-                is_sorted, row_bytes = source.is_sorted, source.row_bytes(columns.names) if sized else None
-            found.append(
-                Run(
-                    age=0,
-                    is_sorted=is_sorted,
-                    open=self._keyed(
-                        lambda rows: self._open_base(piece, columns, rows, counters, footers, encoded=encoded),
-                        piece,
-                        unless=bare and not _is_made(columns.names),
-                    ),
-                    instant_time=base.instant_time,
-                    row_bytes=row_bytes,
-                    label=base.path,
-                )
-            )
-        found += [
-            self._log_run(piece, run, columns, counters, footers, encoded=encoded, bare=bare, sized=sized)
-            for run in scanned
-        ]
-        return found
-
     @contextmanager
     def data_runs(self, piece: FileSlice, footers: Footers | None = None) -> Iterator[list[Run]]:
         """The runs of a slice with the columns that the query asks for or looks at, text behind dictionaries."""
-        wanted = self._columns(self.schema.names or self.shape.schema.names[:1])
+        wanted = self.columns(self.schema.names or self.shape.schema.names[:1])
         with none_missing():
             everything = self.without_conditions()  # rows count by their place in the file: none may be left out
             yield everything.runs(piece, wanted, encoded=True, bare=True, footers=footers)
-
-    def _keyed(self, open_rows: OpenRows, piece: FileSlice, *, unless: bool = False) -> OpenRows:
-        """Rows with their record key, where the table does not store it."""
-        generator = self.shape.virtual_key
-        if generator is None or unless:
-            return open_rows
-        path = pa.scalar(piece.file_group.partition_path, pa.string())
-
-        def opened(rows: int) -> Iterator[pa.RecordBatch]:
-            for batch in open_rows(rows):
-                made = _with_column(batch, RECORD_KEY, record_key_array(generator, batch))
-                if PARTITION_PATH in made.schema.names:
-                    made = _with_column(made, PARTITION_PATH, pa.repeat(path, made.num_rows))
-                yield made
-
-        return opened
-
-    def scan(self, piece: FileSlice, footers: Footers | None = None) -> LogScan:
-        """Which log blocks of a slice count; damage in a committed log is an error, not a gap."""
-        here = {log.instant_time for log in piece.log_files}
-        files = [open_log_file(self.storage, log, footers) for log in piece.log_files]
-        base = piece.base_file
-        if base is not None and base.instant_time in here and not self.committed:  # of a bucket to come: see the view
-            resized = (file for file in files if file.log.instant_time == base.instant_time)
-            here.update(block.instant_time for file in resized for block in file.blocks)
-        scan = scan_slice(
-            files,
-            lambda time: time in here or time in self.committed,
-            base_instant_time=base.instant_time if base else None,
-        )
-        if not self.committed:
-            scan.require_intact()
-        return scan
-
-    def _open_base(
-        self,
-        piece: FileSlice,
-        wanted: pa.Schema,
-        rows: int,
-        counters: ReadCounters | None,
-        footers: Footers | None = None,
-        *,
-        encoded: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
-        base = piece.base_file
-        assert base is not None
-        texts = self._encodable(wanted)
-        with open_base_file(self.storage, base, counters=counters, encoded=texts, footers=footers) as source:
-            names = self._renames(base.instant_time)
-            project = resolve(source.schema, wanted, renames=names, file=base.path)
-            row_groups = None
-            if self.predicate is not None and self.prunes_row_groups(piece) and isinstance(source, ParquetSource):
-                row_groups = source.matching_row_groups(self.predicate, renames=names)
-            batches = source.batches(
-                project.columns or source.schema.names[:1],
-                batch_rows=rows,
-                row_groups=row_groups,
-                key_range=self.key_range,
-            )
-            for batch in batches:
-                yield project(batch) if encoded else plain(project(batch))
-
-    def _log_run(
-        self,
-        piece: FileSlice,
-        run: LogRun,
-        columns: pa.Schema,
-        counters: ReadCounters | None,
-        footers: Footers,
-        *,
-        encoded: bool,
-        bare: bool,
-        sized: bool,
-    ) -> Run:
-        block = run.block
-        is_sorted, row_bytes, group_rows, stored = False, None, None, None
-        texts = self._encodable(columns)
-        if has_parquet_content(block):
-            with parquet_source(self.storage, block, encoded=texts if encoded else (), footers=footers) as source:
-                is_sorted, stored, group_rows = source.is_sorted, source.schema, source.group_rows
-                row_bytes = source.row_bytes(columns.names) if sized else None
-        age = run.rank + 1
-        if run.is_delete:
-            ordering = [self.shape.schema.field(name) for name in self.shape.rule.ordering]
-
-            def open_deletes(rows: int) -> Iterator[pa.RecordBatch]:
-                for batch in read_block(
-                    self.storage, block, ordering=ordering, batch_rows=rows, counters=counters, footers=footers
-                ):
-                    names = [self.shape.rule.key, *self.shape.rule.ordering]
-                    yield batch.rename_columns(names)
-
-            return Run(age, is_sorted, open_deletes, is_delete=True, instant_time=run.stands_at, label=block.file)
-        if stored is None:
-            if block.schema_json is None:
-                raise CorruptTable("a data block has no schema", file=block.file, offset=block.offset)
-            stored = avro_to_arrow(block.schema_json, file=block.file)
-        names = self._renames(run.instant_time)
-        if run.is_partial:
-            columns = pa.schema([item for item in columns if names.get(item.name, item.name) in stored.names])
-        project = resolve(stored, columns, renames=names, file=block.file)
-
-        def open_data(rows: int) -> Iterator[pa.RecordBatch]:
-            for batch in read_block(
-                self.storage,
-                block,
-                columns=project.columns,
-                batch_rows=rows,
-                key_range=self.key_range,
-                counters=counters,
-                encoded=texts,
-                footers=footers,
-            ):
-                yield project(batch) if encoded else plain(project(batch))
-
-        return Run(
-            age,
-            is_sorted,
-            self._keyed(open_data, piece, unless=bare and not _is_made(columns.names)),
-            is_partial=run.is_partial,
-            instant_time=run.stands_at,
-            row_bytes=row_bytes,
-            group_rows=group_rows,
-            label=block.file,
-        )
-
-    # ------------------------------------------------------------------ columns and conditions
-    @property
-    def key_range(self) -> KeyRange | None:
-        """The keys that the condition can match at all; safe to apply before the merge."""
-        if self.predicate is None or self.shape.rule.key != RECORD_KEY or self.shape.virtual_key is not None:
-            return None
-        found = [self.predicate.key_range(RECORD_KEY)] if RECORD_KEY in self.shape.schema.names else []
-        if self.shape.key_column is not None:
-            found.append(self.predicate.key_range(self.shape.key_column))
-        ranges = [item for item in found if item is not None and not item.is_all]
-        if not ranges:
-            return None
-        first, *rest = ranges
-        for other in rest:
-            first = first.intersect(other)
-        return first
-
-    def prunes_row_groups(self, piece: FileSlice) -> bool:
-        """Whether any condition may rule out row groups: only where no log can change what their rows say.
-
-        Files know nothing of columns that are made while reading.
-        """
-        if self.predicate is None or (self.shape.virtual_key is not None and _is_made(self.predicate.columns)):
-            return False
-        return self.options.data_skipping and not piece.log_files
-
-    def _columns(self, names: Sequence[str]) -> pa.Schema:
-        """The named columns and those that conditions need, nullable: an old file may lack any of them."""
-        needed = dict.fromkeys(names)
-        if self.predicate is not None:
-            needed.update(dict.fromkeys(self.predicate.columns))
-        if self.commits is not None:
-            needed[COMMIT_TIME] = None
-        if self.shape.virtual_key is not None and _is_made(needed):
-            needed.update(dict.fromkeys(self.shape.virtual_key.columns))
-        return pa.schema([self.shape.schema.field(name).with_nullable(True) for name in needed])
-
-    def _rule_columns(self, *, ties_by_commit: bool) -> list[str]:
-        """What the merge must see besides the asked columns.
-
-        Equal ordering values are decided by commit time only where a log began before the base file did, which takes
-        writers that do not block each other.
-        """
-        rule = self.shape.rule
-        names = [rule.key, *rule.ordering, IS_DELETED, OPERATION, rule.delete_field]
-        names += [COMMIT_TIME] if ties_by_commit else []
-        names += list(self.shape.virtual_key.columns) if self.shape.virtual_key else []
-        return [name for name in names if name is not None and name in self.shape.schema.names]
-
-    def _encodable(self, columns: pa.Schema) -> list[str]:
-        """Text columns that nobody looks into before the merge is done."""
-        looked_into = set(self._rule_columns(ties_by_commit=False))
-        return [item.name for item in columns if pa.types.is_string(item.type) and item.name not in looked_into]
-
-    def _renames(self, instant_time: str) -> Renames:
-        history = self.shape.history
-        stored = history.at(instant_time) if history else None
-        return renames(stored, history.latest) if history and stored else {}
 
     def _filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self.commits is not None:
@@ -460,18 +178,6 @@ def none_missing() -> Iterator[None]:
             file=str(error.filename or error),
             hint="Restore it from a copy; if the table was cleaned meanwhile, open it again.",
         ) from error
-
-
-def _is_made(names: Container[str]) -> bool:
-    """Whether columns are among them that are made where the table does not store them."""
-    return RECORD_KEY in names or PARTITION_PATH in names
-
-
-def _with_column(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
-    index = batch.schema.get_field_index(name)
-    if index < 0:
-        return batch.append_column(name, column)
-    return batch.set_column(index, pa.field(name, column.type), column)
 
 
 def _cut(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:

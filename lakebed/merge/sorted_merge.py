@@ -59,7 +59,7 @@ def sorted_merge(
         if len(ordered) == 1 and ordered[0].is_base and not keep_deletes:
             yield from _untouched(ordered[0], facts, min(read_buffer, memory // 3))
             return
-        sources = open_sources(ordered, facts, spill, memory=memory, read_buffer=read_buffer)
+        sources = open_sources(ordered, facts, spill, memory=memory, read_buffer=read_buffer, encoded=encoded)
         for source in sources:
             source.fill()
         wanted = _output_schema(facts, sources, keep_deletes)
@@ -92,9 +92,12 @@ def _output_schema(facts: RunFacts, sources: Sequence[Source], keep_deletes: boo
 
 
 def open_sources(
-    ordered: Sequence[Run], facts: RunFacts, spill: Spill, *, memory: int, read_buffer: int
+    ordered: Sequence[Run], facts: RunFacts, spill: Spill, *, memory: int, read_buffer: int, encoded: bool = False
 ) -> list[Source]:
-    """A source per sorted run or sorted piece, oldest first, few enough for the memory given."""
+    """A source per sorted run or sorted piece, oldest first, few enough for the memory given.
+
+    With `encoded`, text that repeats is put behind dictionaries where rows are sorted anyway.
+    """
     if memory <= 0 or read_buffer <= 0:
         raise InvalidRequest("memory and read_buffer must be positive numbers of bytes")
     numbered = list(enumerate(ordered))
@@ -125,7 +128,7 @@ def open_sources(
         size = sum(run.nbytes if run.nbytes is not None else memory for _, run in numbered[at:end])
         if size < min(memory - sorted_bytes, LARGEST_SORT):
             buffer = keep = memory
-        for piece in sort_runs(numbered[at:end], facts, spill, buffer_bytes=buffer, keep_bytes=keep):
+        for piece in sort_runs(numbered[at:end], facts, spill, buffer_bytes=buffer, keep_bytes=keep, encoded=encoded):
             sorted_bytes += piece.nbytes
             plans.append(_Plan(None, piece.open, piece.row_bytes, trusted=False, unique=piece.unique, name=names))
         at = end

@@ -20,10 +20,13 @@ from lakebed.errors import StorageUnavailable
 from lakebed.merge.keys import Keys, check_keys, heads_of
 from lakebed.merge.row_order import order_rows
 from lakebed.merge.runs import RUN_COLUMN, Run
-from lakebed.merge.vectors import Ints, index_array, take
-from lakebed.merge.window import RunFacts, Window, concat, concat_chunks
+from lakebed.merge.vectors import Ints, Memory, index_array, is_text, memory_of, take
+from lakebed.merge.window import RunFacts, Window, concat
+from lakebed.model.schema_evolution import decoded
 
 STORED_BATCH = 64 << 10
+_SAMPLE_ROWS = 1024
+_LARGEST_DICTIONARY = 512 << 10
 
 
 class Spill:
@@ -93,15 +96,24 @@ class Sorted:
 
 
 def sort_runs(
-    runs: list[tuple[int, Run]], facts: RunFacts, spill: Spill, *, buffer_bytes: int, keep_bytes: int
+    runs: list[tuple[int, Run]],
+    facts: RunFacts,
+    spill: Spill,
+    *,
+    buffer_bytes: int,
+    keep_bytes: int,
+    encoded: bool = False,
 ) -> Iterator[Sorted]:
-    """Neighbouring unsorted runs as sorted pieces, oldest rows first; past `keep_bytes` they go to disk."""
+    """Neighbouring unsorted runs as sorted pieces, oldest rows first; past `keep_bytes` they go to disk.
+
+    With `encoded`, text that repeats comes out behind dictionaries.
+    """
     held: list[pa.RecordBatch] = []
     size = kept = 0
 
     def flush() -> Sorted:
         nonlocal kept
-        whole, unique = _sort(held, facts)
+        whole, unique = _sort(held, facts, encoded)
         held.clear()
         if kept + whole.nbytes <= keep_bytes:
             kept += whole.nbytes
@@ -113,7 +125,7 @@ def sort_runs(
         for batch in run.open(rows):
             if not batch.num_rows:
                 continue
-            batch = facts.conform(batch, number)
+            batch = facts.conform(batch, number, encoded=encoded)
             check_keys(batch.column(facts.rule.key), run.name)
             own = pa.Array.from_buffers(
                 pa.int32(), batch.num_rows, [None, pa.py_buffer(np.full(batch.num_rows, number, np.int32))]
@@ -127,20 +139,63 @@ def sort_runs(
         yield flush()
 
 
-def _sort(batches: list[pa.RecordBatch], facts: RunFacts) -> tuple[pa.RecordBatch, bool]:
+def _sort(batches: list[pa.RecordBatch], facts: RunFacts, encoded: bool) -> tuple[pa.RecordBatch, bool]:
     """Batches of several runs as one by (key, age, place in the run), and whether no key repeats.
 
-    One column at a time is there twice.
+    One column at a time is there twice. Columns that are the same memory are moved once.
     """
-    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
-    keys = concat_chunks(table.column(facts.rule.key))
+    names = list(dict.fromkeys(name for batch in batches for name in batch.schema.names))
+    keys = concat([batch.column(facts.rule.key) for batch in batches])
     ends = pc.min_max(keys)
     smallest, largest = (ends[name].as_buffer().to_pybytes() for name in ("min", "max"))
     heads = heads_of([Keys(keys)], smallest, largest)
     ordered = order_rows([[(0, len(keys))]], [False], heads, lambda: keys)
     order = index_array(ordered.order)
-    arrays = [take(concat_chunks(table.column(at)), order) for at in range(table.num_columns)]
-    return pa.RecordBatch.from_arrays(arrays, names=table.schema.names), bool(ordered.first.all())
+    moved: dict[tuple[Memory, ...], pa.Array] = {}
+    arrays: dict[str, pa.Array] = {}
+    for name in names:
+        parts = _parts(batches, name)
+        same = tuple(memory_of(part) for part in parts)
+        if same not in moved:
+            column = keys if name == facts.rule.key else concat(parts)
+            if encoded and name in facts.may_stay_encoded:
+                column = repeating_text(column)
+            moved[same] = _moved(column, order)
+        arrays[name] = moved[same]
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=names), bool(ordered.first.all())
+
+
+def _parts(batches: list[pa.RecordBatch], name: str) -> list[pa.Array]:
+    """One column of every batch, all of one type; null where a batch does not have it."""
+    places = [batch.schema.get_field_index(name) for batch in batches]
+    found = [None if at < 0 else batch.column(at) for batch, at in zip(batches, places, strict=True)]
+    kinds = {part.type for part in found if part is not None and not pa.types.is_null(part.type)}
+    if len(kinds) > 1:
+        found = [part if part is None else decoded(part) for part in found]
+        kinds = {part.type for part in found if part is not None and not pa.types.is_null(part.type)}
+    kind = next(iter(kinds), pa.null())
+    return [
+        pa.nulls(batch.num_rows, kind) if part is None or pa.types.is_null(part.type) else part.cast(kind)
+        for batch, part in zip(batches, found, strict=True)
+    ]
+
+
+def _moved(column: pa.Array, order: pa.Array) -> pa.Array:
+    if not pa.types.is_dictionary(column.type):
+        return take(column, order)
+    return pa.DictionaryArray.from_arrays(take(column.indices, order), column.dictionary, safe=False)
+
+
+def repeating_text(column: pa.Array) -> pa.Array:
+    """Text that repeats as numbers of a dictionary, which cost a third to move and nothing to encode; others as is."""
+    if not is_text(column.type) or len(column) < _SAMPLE_ROWS or column.null_count == len(column):
+        return column
+    places = index_array(np.linspace(0, len(column) - 1, _SAMPLE_ROWS, dtype=np.int64))
+    if pc.count_distinct(take(column, places)).as_py() > _SAMPLE_ROWS // 3:
+        return column
+    coded = column.dictionary_encode()
+    values = coded.dictionary
+    return column if values.nbytes > _LARGEST_DICTIONARY or len(values) > len(column) // 4 else coded
 
 
 def mixed_batch(window: Window, order: Ints, schema: pa.Schema) -> pa.RecordBatch:

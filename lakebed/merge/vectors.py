@@ -17,6 +17,7 @@ _UNCHECKED = pc.TakeOptions(boundscheck=False)
 Ints = npt.NDArray[np.int64]
 Heads = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
+Memory = tuple[Any, ...]
 
 
 def index_array(values: Ints) -> pa.Array:
@@ -27,6 +28,23 @@ def index_array(values: Ints) -> pa.Array:
 def take(rows: Any, index: pa.Array) -> Any:
     """Rows of an array or a batch. The numbers are our own; to look whether they are in range costs as much again."""
     return pc.call_function("take", [rows, index], _UNCHECKED)
+
+
+def take_rows(batch: pa.RecordBatch, index: pa.Array) -> pa.RecordBatch:
+    """Rows of a batch; columns that are the same memory, as a key is that is one column, are taken once and stay so."""
+    taken: dict[Memory, pa.Array] = {}
+    arrays = []
+    for column in batch.columns:
+        own = memory_of(column)
+        if own not in taken:
+            taken[own] = take(column, index)
+        arrays.append(taken[own])
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def memory_of(array: pa.Array) -> Memory:
+    """What tells apart arrays that are not the same values in the same place."""
+    return (array.type, array.offset, len(array), *(buffer.address if buffer else 0 for buffer in array.buffers()))
 
 
 def index_array_with_nulls(values: Ints) -> pa.Array:

@@ -40,7 +40,7 @@ class RunFacts:
         helpers += [rule.delete_field] if rule.delete_field else []
         helpers += [COMMIT_TIME] if rule.by_event_time else []
         self.wanted = frozenset(schema.names) | frozenset(helpers)
-        self._may_stay_encoded = frozenset(schema.names) - frozenset(helpers) | {COMMIT_TIME}
+        self.may_stay_encoded = frozenset(schema.names) - frozenset(helpers) | {COMMIT_TIME}
         self.marks = frozenset([IS_DELETED, OPERATION] + ([rule.delete_field] if rule.delete_field else []))
         self._types = {field.name: field.type for field in schema}
 
@@ -61,7 +61,7 @@ class RunFacts:
             wanted = self._types.get(name, column.type)
             if name == self.rule.key and not is_text(wanted):
                 wanted = pa.string()
-            if column.type != wanted and not (encoded and name in self._may_stay_encoded and encodes(column, wanted)):
+            if column.type != wanted and not (encoded and name in self.may_stay_encoded and encodes(column, wanted)):
                 try:
                     column = column.cast(wanted)
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -9,18 +9,34 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.datafile.parquet_metadata import Footers
-from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit, none_missing
+from lakebed.merge.file_group_reader import FileGroupReader, none_missing
 from lakebed.merge.merge_vector import MOST_ORDERED, Numbers, merge_order, merge_vectors
-from lakebed.read.vectors import FileVector, slice_vectors
+from lakebed.merge.table_shape import ReadSplit
 
 KEPT_BYTES = 256 << 20
 _MOST_ASKED = 100_000
 _PARSED = 8
 """A footer and what was made of it, in bytes per stored byte."""
 _Key = tuple[str, tuple[tuple[str, int], ...], str, str, frozenset[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class FileVector:
+    """The dead rows of one data file: bit i of word i // 64 is row i."""
+
+    path: str
+    rows: int
+    dead: int
+    words: npt.NDArray[np.uint64]
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +64,33 @@ class SliceVectors:
 def vectors_for_engines(reader: FileGroupReader, split: ReadSplit) -> SliceVectors | None:
     """What an engine needs that reads Parquet itself; None where files do not hold the columns as the table does."""
     if reader.why_not_native(split) is None:
-        files = slice_vectors(reader, split)
-        return None if files is None else SliceVectors(tuple(files))
+        footers: Footers = {}
+        if not reader.fits_natively(split, footers):
+            return None
+        if not split.slice.log_files:
+            return untouched(split)
+        found = vectors_by_run(reader, split, footers)
+        return None if found is None else SliceVectors(tuple(vector for _, vector in found.logs))
     if not reader.fits_natively(ReadSplit(replace(split.slice, log_files=()))):
         return None
     vectors = vectors_by_run(reader, split)
     return None if vectors is None else SliceVectors((vectors.logs[0][1],), vectors.logs[1:])
 
 
-def vectors_by_run(reader: FileGroupReader, split: ReadSplit, *, ordered: bool = False) -> SliceVectors | None:
+def untouched(split: ReadSplit) -> SliceVectors:
+    """A base file alone: nothing is dead, and how many rows there are need not be known."""
+    base = split.slice.base_file
+    return SliceVectors((FileVector(base.path, 0, 0, np.zeros(0, np.uint64)),) if base is not None else ())
+
+
+def vectors_by_run(
+    reader: FileGroupReader, split: ReadSplit, footers: Footers | None = None, *, ordered: bool = False
+) -> SliceVectors | None:
     """The vector of every run that holds rows, whatever its format; None where rows are combined, not chosen.
 
     None as well where they are to be `ordered` and some run is not: only a merge can bring them into order.
     """
-    footers: Footers = {}
+    footers = {} if footers is None else footers
     with none_missing():
         runs = reader.without_conditions().runs(split.slice, pa.schema([]), sized=False, footers=footers)
         if not reader.shape.rule.picks_whole_records or any(run.is_partial for run in runs):

@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.datafile.parquet_metadata import Footers
-from lakebed.merge.file_group_reader import LSM_TREE, FileGroupReader, ReadSplit
+from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.merge_vector import Numbers
 from lakebed.merge.runs import Run
+from lakebed.merge.table_shape import LSM_TREE, ReadSplit
 from lakebed.merge.vectors import index_array, take
 from lakebed.merge.windows import guess_row_bytes
 from lakebed.model.schema_evolution import plain
-from lakebed.read.kept_vectors import KEPT, SliceVectors, key_of, vectors_by_run
-from lakebed.read.vectors import FileVector
+from lakebed.read.kept_vectors import KEPT, FileVector, SliceVectors, key_of, vectors_by_run
 
 _BY_RUN = "runs"
 

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from lakebed.config.options import ReadOptions
 from lakebed.errors import InvalidRequest
-from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit, TableShape
+from lakebed.merge.file_group_reader import FileGroupReader
+from lakebed.merge.table_shape import ReadSplit, TableShape
 from lakebed.metadata.metadata_table import MetadataTable
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import Action

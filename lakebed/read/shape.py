@@ -14,8 +14,8 @@ import pyarrow as pa
 from lakebed.config.options import TableConfig
 from lakebed.errors import CorruptTable
 from lakebed.format.names import PROPERTIES_FILE
-from lakebed.merge.file_group_reader import TableShape
 from lakebed.merge.record_merger import MergeRule
+from lakebed.merge.table_shape import TableShape
 from lakebed.model.internal_schema import SchemaHistory, parse_schema_history
 from lakebed.model.record_key import KeyGenerator, key_generator_of
 from lakebed.model.schema import (

@@ -24,7 +24,8 @@ from lakebed.model.instant import Action, Instant
 from lakebed.runner import LocalRunner
 from lakebed.services.archival_policy import Files, Round, choose_round
 from lakebed.timeline.clock import comparable
-from lakebed.timeline.history import BODIES_SCHEMA, History, instants_of
+from lakebed.timeline.history import History
+from lakebed.timeline.history_columns import BODIES_SCHEMA, instants_of
 from lakebed.timeline.history_writer import compact, flush, sweep
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
@@ -109,9 +110,9 @@ def _bytes(client: MetaClient, instant: Instant) -> bytes | None:
 
 
 def _archived_already(client: MetaClient) -> set[Instant]:
-    """Completed actions of the active timeline that the history has as well; told by its files' names, mostly."""
+    """Completed actions of the active timeline that the history has as well; its files' names tell, mostly."""
     first = client.timeline.first
-    if first is None or not any(file.may_hold(first.requested_time, None) for file in client.history.files):
+    if first is None:
         return set()
     history: History = client.history
     known = {(i.requested_time, i.action) for i in instants_of(history.table(first.requested_time))}

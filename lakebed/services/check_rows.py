@@ -21,8 +21,9 @@ from lakebed.datafile.log_file import open_log_file
 from lakebed.datafile.sorted_check import check_sorted_file
 from lakebed.errors import CorruptTable, InvalidRequest, LakebedError, UnsupportedFormat
 from lakebed.index.bucket import bucket_of_file_id
-from lakebed.index.options import BucketEngine, IndexKind, IndexOptions
-from lakebed.merge.file_group_reader import LSM_TREE, FileGroupReader, ReadSplit
+from lakebed.index.options import IndexOptions
+from lakebed.merge.file_group_reader import FileGroupReader
+from lakebed.merge.table_shape import LSM_TREE, ReadSplit
 from lakebed.model.bucket_hash import bucket_ids
 from lakebed.model.files import BaseFile, FileSlice, LogFile
 from lakebed.model.finding import Finding, Severity
@@ -148,8 +149,7 @@ class _Task:
 def _buckets(client: MetaClient) -> IndexOptions | None:
     """The bucket index of a table whose buckets are counted; on a ring the groups say themselves what they hold."""
     options = IndexOptions.from_properties(client.config.properties)
-    simple = options.kind is IndexKind.BUCKET and options.engine is BucketEngine.SIMPLE
-    return options if simple else None
+    return options if options.is_simple_bucket else None
 
 
 def _check_unique(client: MetaClient, checked: Sequence[_Checked]) -> Iterator[Finding]:

@@ -23,7 +23,8 @@ from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
 from lakebed.view.file_system_view import FileSystemView
-from lakebed.write.job import SCHEMA_KEY, narrowed, table_schema_json
+from lakebed.write.job import SCHEMA_KEY, table_schema_json
+from lakebed.write.lanes import Lanes
 from lakebed.write.writable import carried_schema
 
 
@@ -49,10 +50,10 @@ def run_clustering(
         known = {**txn.snapshot.config.properties, **properties}
         resizing = Resizing(txn.snapshot, txn.begin_time, txn.snapshot.active.path(planned), known)
         tasks = _tasks(txn.snapshot, groups, resizing if is_resize else None)
-        narrow, threads = narrowed(runner, len(tasks), memory)
-        rewriting = rewriting_of(txn, options, properties, memory // threads)
+        lanes = Lanes.of(runner, len(tasks), memory)
+        rewriting = rewriting_of(txn, options, properties, memory, lanes)
         stats: dict[str, tuple[WriteStat, ...]] = {}
-        for found in narrow.map(rewriting.run, tasks, label="cluster"):
+        for found in lanes.runner.map(rewriting.run, tasks, label="cluster"):
             for stat in found:
                 stats[stat.partition_path] = (*stats.get(stat.partition_path, ()), stat)
         replaced: dict[str, tuple[str, ...]] = {}

@@ -15,7 +15,7 @@ from lakebed.config.options import TableConfig
 from lakebed.datafile.base_file import open_base_file
 from lakebed.datafile.parquet_source import ParquetSource
 from lakebed.format.hashing_meta import HashingNode
-from lakebed.merge.file_group_reader import LSM_TREE
+from lakebed.merge.table_shape import LSM_TREE
 from lakebed.model.actions import RequestedReplace
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import Action, Instant

@@ -16,8 +16,8 @@ from lakebed.config.clustering_options import SORT_COLUMNS, ClusteringOptions, C
 from lakebed.config.options import TableConfig
 from lakebed.errors import InvalidRequest
 from lakebed.format.hashing_meta import NodeTag, render_child_nodes
-from lakebed.index.options import BucketEngine, IndexKind, IndexOptions
-from lakebed.merge.file_group_reader import LSM_TREE
+from lakebed.index.options import IndexKind, IndexOptions
+from lakebed.merge.table_shape import LSM_TREE
 from lakebed.model.actions import ClusteringGroup, ClusteringPlan, ClusteringSlice, RequestedReplace
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import Action
@@ -97,7 +97,7 @@ def refuse_unclusterable(
     config = client.config
     refuse_unwritable(config)
     index = IndexOptions.from_properties({**config.properties, **properties})
-    if not is_resize and index.kind is IndexKind.BUCKET and index.engine is BucketEngine.SIMPLE:
+    if not is_resize and index.is_simple_bucket:
         raise InvalidRequest(
             "the table cannot be clustered: the bucket of a row follows from its key, so rows cannot change files",
             hint="Compact it instead; for another number of buckets write the table anew.",

@@ -23,31 +23,31 @@ from lakebed.config.clustering_options import ClusteringOptions
 from lakebed.config.options import ReadOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.base_file import open_base_file
-from lakebed.datafile.writers import BaseFileWriter, FileSchema, RollingBaseWriter, WriteTarget
+from lakebed.datafile.writers import BaseFileWriter, FileSchema, RollingBaseWriter, WriteTarget, without_place
 from lakebed.format.names import MarkerType
 from lakebed.index.consistent_ring import Buckets
-from lakebed.merge.file_group_reader import LSM_TREE, FileGroupReader, ReadSplit, merge_share
+from lakebed.merge.file_group_reader import FileGroupReader, merge_share
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import RUN_OVERHEAD, SMALLEST_WINDOW, open_sources, work_share
 from lakebed.merge.spill import Spill, mixed_batch
+from lakebed.merge.table_shape import LSM_TREE, ReadSplit
 from lakebed.merge.vectors import Ints, bool_array, truths
 from lakebed.merge.window import RunFacts
 from lakebed.merge.window_merge import order_of
 from lakebed.merge.windows import windows
 from lakebed.model.actions import WriteStat
 from lakebed.model.files import FileGroupId, FileSlice
-from lakebed.model.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, without_meta_fields
 from lakebed.model.schema import OPERATION as OPERATION_FIELD
+from lakebed.model.schema import RECORD_KEY, without_meta_fields
 from lakebed.read.shape import keyed_shape
 from lakebed.services.clustering_order import RowOrdering, with_keys
 from lakebed.services.resize import BucketOutputs
 from lakebed.txn.transaction import Transaction
-from lakebed.write.job import LEAST_SHARE
+from lakebed.write.lanes import LEAST_SHARE, Lanes
 from lakebed.write.marked import attempt_token, marking
 
 SORT_KEY = "_lakebed_sort_key"
-PLACE = (PARTITION_PATH, FILE_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,16 @@ class RewriteTask:
     """Where rows go when buckets are resized."""
 
 
-def rewriting_of(txn: Transaction, options: ClusteringOptions, properties: Mapping[str, str], memory: int) -> Rewriting:
+def rewriting_of(
+    txn: Transaction, options: ClusteringOptions, properties: Mapping[str, str], memory: int, lanes: Lanes
+) -> Rewriting:
     """What all tasks of a run share: a quarter of the memory to read slices, a quarter to sort or merge them, an eighth
     for a row group, and as much again while it is encoded.
     """
     shape, config = keyed_shape(txn.snapshot), txn.snapshot.config
-    share = max(4 * LEAST_SHARE, memory)
+    share = max(4 * LEAST_SHARE, memory // lanes.count)
     chosen = WriteOptions.from_properties(properties)
-    wanted = pa.schema([item for item in shape.schema if item.name not in PLACE])  # these the writers set themselves
+    wanted = without_place(shape.schema)
     ordered = bool(options.sort_columns) and shape.layout != LSM_TREE
     return Rewriting(
         FileGroupReader(txn.snapshot.storage, shape, ReadOptions(memory=share // 4), wanted),
@@ -78,7 +80,7 @@ def rewriting_of(txn: Transaction, options: ClusteringOptions, properties: Mappi
         replace(
             chosen,
             max_file_size=options.target_file_size,
-            write_buffer=min(chosen.write_buffer, share // 16),
+            write_buffer=lanes.write_buffer(chosen, share // 16, txn.snapshot.storage),
             row_group_size=min(chosen.row_group_size, share // 8),
         ),
         txn.begin_time,

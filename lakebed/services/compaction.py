@@ -15,19 +15,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from lakebed.config.options import ReadOptions
 from lakebed.config.write_options import WriteOptions
-from lakebed.datafile.writers import BaseFileWriter, FileSchema, WriteTarget
+from lakebed.datafile.writers import BaseFileWriter, FileSchema, WriteTarget, without_place
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.format.names import MarkerType, parse_base_file
-from lakebed.merge.file_group_reader import LSM_TREE, FileGroupReader, ReadSplit
+from lakebed.merge.file_group_reader import FileGroupReader
+from lakebed.merge.table_shape import LSM_TREE, ReadSplit
 from lakebed.model.actions import CommitMetadata, CompactionOperation, CompactionPlan, WriteStat
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import Action, Instant
-from lakebed.model.schema import FILE_NAME, PARTITION_PATH, without_meta_fields
 from lakebed.model.schema import OPERATION as OPERATION_FIELD
+from lakebed.model.schema import without_meta_fields
 from lakebed.read.shape import keyed_shape
 from lakebed.runner import LocalRunner, Runner
 from lakebed.services.compaction_plan import full_plan
@@ -38,7 +37,8 @@ from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
 from lakebed.view.file_system_view import FileSystemView
-from lakebed.write.job import LEAST_SHARE, SCHEMA_KEY, narrowed, table_schema_json
+from lakebed.write.job import SCHEMA_KEY, table_schema_json
+from lakebed.write.lanes import LEAST_SHARE, Lanes
 from lakebed.write.marked import attempt_token, marking
 from lakebed.write.writable import carried_schema
 
@@ -47,7 +47,6 @@ __all__ = ["full_plan", "run_compaction"]
 DECENT_SHARE = 256 << 20
 """Memory of a task that merges without haste: with less, windows are so small that two tasks take longer than one,
 which keeps two cores busy as it is, one merging and one encoding."""
-PLACE = (PARTITION_PATH, FILE_NAME)
 OPERATIONS = {Action.COMPACTION: "COMPACT", Action.LOG_COMPACTION: "LOG_COMPACT"}
 
 
@@ -74,9 +73,9 @@ def run_compaction(
             for number, operation in enumerate(plan.operations)
         ]
         most = max(1, memory // DECENT_SHARE) if isinstance(runner, LocalRunner) else len(tasks)
-        narrow, threads = narrowed(runner, min(len(tasks), most), memory)
-        merging = _merging(txn, options, memory // threads)
-        found = [stat for stats in narrow.map(merging.run, tasks, label="compact") for stat in stats]
+        lanes = Lanes.of(runner, min(len(tasks), most), memory)
+        merging = _merging(txn, options, memory, lanes)
+        found = [stat for stats in lanes.runner.map(merging.run, tasks, label="compact") for stat in stats]
         kinds = {FileGroupId(one.partition_path, one.file_id): one.kind for one in plan.operations}
         overtaken = _overtaken(txn) if LOG in kinds.values() else frozenset()
         by_partition: dict[str, tuple[WriteStat, ...]] = {}
@@ -105,21 +104,21 @@ def _overtaken(txn: Transaction) -> frozenset[FileGroupId]:
     return frozenset(found)
 
 
-def _merging(txn: Transaction, options: WriteOptions | None, memory: int) -> _Merging:
+def _merging(txn: Transaction, options: WriteOptions | None, memory: int, lanes: Lanes) -> _Merging:
     """What all tasks of a run share: three eighths of the memory to read and merge, a sixteenth for rows that wait,
     an eighth for a row group, and as much again while it is encoded.
     """
     shape, config = keyed_shape(txn.snapshot), txn.snapshot.config
     own = without_meta_fields(shape.schema)
-    share = max(2 * LEAST_SHARE, memory)
+    share = max(2 * LEAST_SHARE, memory // lanes.count)
     chosen = options or WriteOptions.from_properties(config.properties)
-    wanted = pa.schema([item for item in shape.schema if item.name not in PLACE])  # these the writers set themselves
+    wanted = without_place(shape.schema)
     return _Merging(
         FileGroupReader(txn.snapshot.storage, shape, ReadOptions(memory=share * 3 // 8), wanted, encoded=True),
         FileSchema.of_table(own, config.name, operation=OPERATION_FIELD in shape.schema.names),
         replace(
             chosen,
-            write_buffer=min(chosen.write_buffer, share // 16),
+            write_buffer=lanes.write_buffer(chosen, share // 16, txn.snapshot.storage),
             row_group_size=min(chosen.row_group_size, share // 8),
             log_block_max_size=min(chosen.log_block_max_size, share // 4),
         ),

@@ -49,7 +49,7 @@ _CLASSES = {
 _EVENT_TIME_CLASS = _MODEL + "EventTimeAvroPayload"
 _BUILT_IN = (*_CLASSES.values(), _EVENT_TIME_CLASS)
 _MYSQL = _MODEL + "debezium.MySqlDebeziumAvroPayload"
-_MYSQL_SEQUENCE = "_event_seq"
+MYSQL_SEQUENCE = "_event_seq"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,16 @@ def nine_to_eight(config: TableConfig) -> PropertyChange:
     elif config.merge_mode in _CLASSES:
         strategy = _STRATEGIES[config.merge_mode]
         values |= {STRATEGY: strategy, OLD_STRATEGY: strategy}
-    ordering = _MYSQL_SEQUENCE if legacy == _MYSQL else _ordering(properties)
+    ordering = MYSQL_SEQUENCE if is_mysql(config) else _ordering(properties)
     if ordering:
         values[PRECOMBINE] = ordering
         removals.append(ORDERING)
     return _exact(config, PropertyChange(values, tuple(removals)))
+
+
+def is_mysql(config: TableConfig) -> bool:
+    """Whether rows are events of MySQL's, whose payload class has a column of its own for their order in version 8."""
+    return config.properties.get(LEGACY_PAYLOAD, "").strip() == _MYSQL
 
 
 def _implied(known: MergeSettings) -> dict[str, str]:

@@ -18,7 +18,7 @@ from lakebed.config.write_options import WriteOptions
 from lakebed.format.hashing_meta import HashingMetadata, HashingNode
 from lakebed.index.consistent import load_hashing
 from lakebed.index.consistent_ring import merge_nodes, split_node
-from lakebed.index.options import BucketEngine, IndexKind, IndexOptions
+from lakebed.index.options import IndexOptions
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.services.clustering_choice import PlannedClustering, Resize, busy_groups, chosen_partitions
 from lakebed.timeline.meta_client import MetaClient
@@ -46,8 +46,7 @@ class BucketChange:
 
 def is_resizable(properties: Mapping[str, str]) -> bool:
     """Whether clustering a table means to resize its buckets."""
-    index = IndexOptions.from_properties(properties)
-    return index.kind is IndexKind.BUCKET and index.engine is BucketEngine.CONSISTENT_HASHING
+    return IndexOptions.from_properties(properties).is_consistent_bucket
 
 
 def propose_resize(client: MetaClient, options: ClusteringOptions, properties: Mapping[str, str]) -> PlannedClustering:

@@ -27,6 +27,7 @@ from lakebed.services.compaction_plan import (
     refuse_uncompactable,
     schedule_compaction,
 )
+from lakebed.services.drop_metadata import is_half_dropped, remove_metadata
 from lakebed.services.restore import restore, rollback
 from lakebed.services.savepoint import create_savepoint, delete_savepoint
 from lakebed.services.ttl import drop_expired
@@ -51,6 +52,8 @@ class Services:
     """Called after each change, so that the table object sees it."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """What the table was opened with; options of a call come on top."""
+    drop_metadata: bool = False
+    """Whether the first change removes the table's metadata table, which is not kept in step."""
 
     def on(self, spark: Any) -> Services:
         """The same services, whose work on file groups runs as tasks of a Spark session (or of another `Runner`).
@@ -84,8 +87,9 @@ class Services:
         """
         strategy_named(strategy)
         refuse_uncompactable(self.client.config)
-        finished = self.run(self.pending_compactions(), options, memory)
-        return (*finished, *self.run(self.plan_compaction(strategy, options, force), options, memory))
+        ready = self._ready()
+        finished = ready.run(ready.pending_compactions(), options, memory)
+        return (*finished, *ready.run(ready.plan_compaction(strategy, options, force), options, memory))
 
     def plan_compaction(self, strategy: str = "full", options: Options = None, force: bool = True) -> PlannedCompaction:
         """Plan a compaction and save it on the timeline, for `run` here or in another process.
@@ -95,7 +99,7 @@ class Services:
         t.services.run(planned)
         """
         chosen = CompactionOptions.from_properties(self._chosen(options))
-        found = schedule_compaction(self.client, self.control, strategy_named(strategy), chosen, force=force)
+        found = schedule_compaction(self._ready().client, self.control, strategy_named(strategy), chosen, force=force)
         self.done()
         return found
 
@@ -120,9 +124,10 @@ class Services:
         chosen = self._chosen(options)
         files = WriteOptions.from_properties(chosen)
         most = bytes_of(memory) if memory is not None else self.memory
-        client, control, runner = self.client, self.control, self.runner
+        instants = self._instants(planned)
+        client, control, runner = self._ready().client, self.control, self.runner
         completed = []
-        for instant in self._instants(planned):
+        for instant in instants:
             if instant.action is Action.CLUSTERING:
                 found = run_clustering(client, instant, control, runner, properties=chosen, memory=most)
             else:
@@ -158,14 +163,15 @@ class Services:
         `hoodie.bucket.index.max.num.buckets`; while that is planned, writes into these buckets are refused.
         With `force=False` nothing happens before `hoodie.clustering.inline.max.commits` writes.
         """
-        finished = self.run(self.pending_clusterings(), options, memory)
-        return (*finished, *self.run(self.plan_clustering(options, force), options, memory))
+        ready = self._ready()
+        finished = ready.run(ready.pending_clusterings(), options, memory)
+        return (*finished, *ready.run(ready.plan_clustering(options, force), options, memory))
 
     def plan_clustering(self, options: Options = None, force: bool = True) -> PlannedClustering:
         """Plan a clustering and save it on the timeline, for `run` here or in another process."""
         chosen = self._chosen(options)
         clustering = ClusteringOptions.from_properties(chosen)
-        found = schedule_clustering(self.client, self.control, clustering, chosen, force=force)
+        found = schedule_clustering(self._ready().client, self.control, clustering, chosen, force=force)
         self.done()
         return found
 
@@ -183,13 +189,20 @@ class Services:
         warn_unknown(given, known_keys(), stacklevel=4)
         return {**self.client.config.properties, **self.properties, **given}
 
+    def _ready(self) -> Services:
+        """The same services after the metadata table went, where the caller gave it up or a crash left half of it."""
+        if not (self.drop_metadata or is_half_dropped(self.client)):
+            return self
+        return replace(self, client=remove_metadata(self.client.reload(), self.control), drop_metadata=False)
+
     # ------------------------------------------------------------------ cleaning and archiving
     def clean(self, options: Options = None) -> tuple[Instant, ...]:
         """Remove files that no retained state needs; the completed cleans, none when there is nothing to remove.
 
         What is retained is for `hoodie.clean.policy` to say. Cleans that were planned and not finished are run first.
         """
-        done = clean(self.client, self.control, CleanOptions.from_properties(self._chosen(options)))
+        chosen = CleanOptions.from_properties(self._chosen(options))
+        done = clean(self._ready().client, self.control, chosen)
         self.done()
         return done
 
@@ -204,7 +217,8 @@ class Services:
         given = {} if days is None else {"hoodie.partition.ttl.strategy.days.retain": str(days)}
         chosen = TtlOptions.from_properties(self._chosen({**(options or {}), **given}))
         more = {**self.properties, **(options or {})}
-        done = drop_expired(self.client, self.control, chosen, self.runner, properties=more, memory=self.memory)
+        client = self._ready().client
+        done = drop_expired(client, self.control, chosen, self.runner, properties=more, memory=self.memory)
         self.done()
         return done
 
@@ -225,13 +239,13 @@ class Services:
 
         A restore that died half way is finished by the next call.
         """
-        done = restore(self.client, self.control, None if savepoint is None else _time(savepoint))
+        done = restore(self._ready().client, self.control, None if savepoint is None else _time(savepoint))
         self.done()
         return done
 
     def rollback(self, instant: Instant | str) -> Instant | None:
         """Undo a write that is pending, a plan that is not run, or the newest completed write."""
-        done = rollback(self.client, self.control, _time(instant))
+        done = rollback(self._ready().client, self.control, _time(instant))
         self.done()
         return done
 
@@ -241,7 +255,7 @@ class Services:
 
         A metadata table is not carried over: `drop_metadata=True` removes it first.
         """
-        upgrade(self.client, self.control, to, drop_metadata=drop_metadata)
+        upgrade(self.client, self.control, to, drop_metadata=drop_metadata or self.drop_metadata)
         self.done()
 
     def downgrade(self, to: int = 9, drop_metadata: bool = False) -> None:
@@ -251,7 +265,8 @@ class Services:
         travelled to. Between 9 and 8 only properties change. What the lower version cannot say is refused before
         anything is done. A metadata table is not carried over: `drop_metadata=True` removes it first.
         """
-        downgrade(self.client, self.control, to, self.runner, memory=self.memory, drop_metadata=drop_metadata)
+        drop = drop_metadata or self.drop_metadata
+        downgrade(self.client, self.control, to, self.runner, memory=self.memory, drop_metadata=drop)
         self.done()
 
 

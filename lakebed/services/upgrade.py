@@ -27,14 +27,15 @@ from lakebed.format.names import INDEX_DEFS_FILE, parse_log_file
 from lakebed.format.table_files import IndexDefinition, parse_index_definitions, render_index_definitions
 from lakebed.model.files import FileSlice, LogKind
 from lakebed.model.instant import Action
-from lakebed.model.schema import RECORD_KEY
+from lakebed.model.schema import RECORD_KEY, without_meta_fields
 from lakebed.read.scan import Scan
+from lakebed.read.shape import table_shape
 from lakebed.runner import Runner
 from lakebed.services.cleaning import remove_files, run_clean
 from lakebed.services.compaction import run_compaction
 from lakebed.services.compaction_plan import full_plan
 from lakebed.services.drop_metadata import is_half_dropped, remove_metadata
-from lakebed.services.merge_properties import VERSION, eight_to_nine, nine_to_eight
+from lakebed.services.merge_properties import MYSQL_SEQUENCE, VERSION, eight_to_nine, is_mysql, nine_to_eight
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.table_properties import update_properties
 from lakebed.txn.control import Control
@@ -80,6 +81,7 @@ def downgrade(
         _refuse_what_cannot_go(client)
     if to < TableVersion.NINE:
         _refuse_what_eight_does_not_know(client)
+        _refuse_unordered_events(client)
     client = _without_metadata(client, control, drop_metadata)
     if client.config.version > TableVersion.NINE:
         client = _from_ten_to_nine(client, control, runner, options, memory)
@@ -200,6 +202,22 @@ def _refuse_plain_keys(client: MetaClient) -> None:
         if plain.num_rows:
             key = plain.column(RECORD_KEY)[0].as_py()
             raise InvalidRequest(f"the key {key!r} would be {head + key!r} in version 9", hint=hint)
+
+
+def _refuse_unordered_events(client: MetaClient) -> None:
+    """Events of MySQL's without the column that version 8 orders them by: Hudi fails over them, or late ones win."""
+    column, known = MYSQL_SEQUENCE, client.config.ordering_fields
+    own = without_meta_fields(table_shape(client).schema).names if is_mysql(client.config) else []
+    lacking = f"version 8 orders events of MySQL by {column!r}"
+    hint = f"Write the rows again with it, as file.position, made of {', '.join(known)}."
+    if own and column not in own:
+        raise InvalidRequest(f"{lacking}, and the table has no such column", hint=hint)
+    for batch in Scan(client=client, columns=(column, *known)).to_batches() if own else ():
+        unordered = pc.is_null(batch.column(column))
+        for name in known:  # without these as well it is a row from before all events, to both versions
+            unordered = pc.and_(unordered, pc.is_valid(batch.column(name)))
+        if pc.any(unordered).as_py():
+            raise InvalidRequest(f"{lacking}, which is null in {pc.sum(unordered).as_py()} rows or more", hint=hint)
 
 
 def _refuse_what_eight_does_not_know(client: MetaClient) -> None:

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from lakebed.format.names import TEMP_DIR
-from lakebed.spark.types import arrow_schema, conform
+from lakebed.spark.types import arrow_schema, by_name, by_number, conform
 from lakebed.storage.storage import OutputFile, Storage
 
 INLINE_BYTES = 1 << 20
@@ -50,14 +50,13 @@ def carried_rows(df: DataFrame, storage: Storage) -> Iterator[pa.RecordBatchRead
     def carry(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         store, place, wanted = pickle.loads(payload)
         with Carrier(store, f"{place}/{uuid.uuid4()}.arrow", wanted) as carrier:
-            for batch in batches:
-                carrier.add(conform(batch.rename_columns(wanted.names), wanted))
+            for batch in by_name(batches, wanted):
+                carrier.add(batch)
             answer = pickle.dumps(carrier.done())
         yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=arrow_schema(_ANSWER))
 
-    numbered = df.toDF(*(f"c{number}" for number in range(len(schema))))  # Spark would parse odd names
     try:
-        answers = numbered.mapInArrow(carry, _ANSWER).collect()
+        answers = by_number(df).mapInArrow(carry, _ANSWER).collect()
         carried = [pickle.loads(bytes(row["carried"])) for row in answers]
         yield pa.RecordBatchReader.from_batches(schema, rows_of(storage, carried))
     finally:

@@ -1,10 +1,6 @@
-"""What `lakebed demo` needs of Spark: whether it is here, a small session, and orders made inside Spark."""
+"""What `lakebed demo` needs of Spark: settings of a small session, and orders made inside Spark."""
 
 from __future__ import annotations
-
-import os
-import sys
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark user knows
@@ -18,21 +14,6 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.log.level": "OFF",
 }
-
-
-def was_running() -> bool:
-    """Whether somebody else has a session here already, which is not ours to stop."""
-    return SparkSession.getActiveSession() is not None
-
-
-def local_session() -> SparkSession:
-    """A session on two cores of this machine, or the one that is there."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder: Any = SparkSession.builder.master("local[2]").appName("lakebed demo")
-    for key, value in SETTINGS.items():
-        builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
-    return session
 
 
 def orders(spark: SparkSession, numbers: range, version: int) -> DataFrame:

@@ -25,17 +25,17 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from lakebed.datafile.writers import WrittenFile
-from lakebed.index.options import BucketEngine, IndexKind, IndexOptions
+from lakebed.index.options import IndexOptions
 from lakebed.merge.spill import sliced
 from lakebed.model.files import FileGroupId
 from lakebed.runner import SerialRunner
 from lakebed.spark.carry import new_folder
 from lakebed.spark.known_files import KnownFiles
 from lakebed.spark.runner import RESULT, SparkRunner, captured, outcome
-from lakebed.spark.types import arrow_schema, conform
+from lakebed.spark.types import arrow_schema, by_name, by_number
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.write.job import WriteRequest, refuse_pending_clustering
-from lakebed.write.placing import Placing
+from lakebed.write.job import WriteRequest, placing_of, refuse_pending_clustering
+from lakebed.write.marked import attempt_token
 from lakebed.write.prepare import BATCH_ROWS, Preparation
 from lakebed.write.task import GroupTarget, Incoming, WriteContext, write_group
 
@@ -66,9 +66,8 @@ class Piece:
 def can_exchange(client: MetaClient, properties: Mapping[str, str], size: float | None) -> bool:
     """Whether a write of about so many bytes can go this way."""
     index = IndexOptions.from_properties({**client.config.properties, **properties})
-    simple = index.kind is IndexKind.BUCKET and index.engine is BucketEngine.SIMPLE
     fits = size is not None and LEAST_BYTES <= size <= MOST_BYTES
-    return simple and fits and client.url.startswith(LOCAL)
+    return index.is_simple_bucket and fits and client.url.startswith(LOCAL)
 
 
 def write_by_files(
@@ -80,12 +79,11 @@ def write_by_files(
     files: KnownFiles | None,
 ) -> list[WrittenFile]:
     """Write the rows of a frame: what the tasks wrote, for the commit."""
-    placing = _placing(snapshot, request, files)
+    placing = placing_of(snapshot, request, SerialRunner(), files)
     folder = f"{unquote(snapshot.url.removeprefix(LOCAL))}/{new_folder()}"
     apart = _TakeApart(plan, request, snapshot, files, context.begin_time, folder)
     try:
-        numbered = df.toDF(*(f"c{number}" for number in range(len(df.columns))))  # Spark would parse odd names
-        rows = numbered.mapInArrow(_in_task(apart), RESULT).collect()
+        rows = by_number(df).mapInArrow(_in_task(apart), RESULT).collect()
         answers = sorted(((row["number"], bytes(row["result"])) for row in rows), key=lambda answer: answer[0])
         pieces: dict[FileGroupId, list[Piece]] = {}
         for _, answer in answers:
@@ -103,12 +101,6 @@ def write_by_files(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _placing(snapshot: MetaClient, request: WriteRequest, files: KnownFiles | None) -> Placing:
-    return Placing(
-        snapshot, request.operation, request.options, request.properties, SerialRunner(), request.shape, files
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _TakeApart:
     """The first half of a write: rows in, messages by file group out."""
@@ -121,14 +113,13 @@ class _TakeApart:
     folder: str
 
     def run(self, batches: Iterator[pa.RecordBatch], number: int, attempt: int) -> dict[FileGroupId, Piece]:
-        placing = _placing(self.snapshot, self.request, self.files)
-        incoming = self.plan.incoming
-        conformed = (conform(batch.rename_columns(incoming.names), incoming) for batch in _larger(batches))
+        placing = placing_of(self.snapshot, self.request, SerialRunner(), self.files)
+        arrived = by_name(_larger(batches), self.plan.incoming)
         Path(self.folder).mkdir(parents=True, exist_ok=True)
         path = f"{self.folder}/{number}-{attempt}.arrow"
         found: dict[FileGroupId, list[tuple[int, int]]] = {}
         with pa.OSFile(path, "wb") as out:
-            for group, rows in placing.by_bucket(self.plan.rows(conformed, self.begin_time, number)):
+            for group, rows in placing.by_bucket(self.plan.rows(arrived, self.begin_time, number)):
                 message = rows.serialize()
                 found.setdefault(group, []).append((out.tell(), message.size))
                 out.write(message)
@@ -146,10 +137,8 @@ class _WriteGroup:
     number: int
 
     def run(self) -> list[WrittenFile]:
-        task = TaskContext.get()
-        token = f"{self.number}-{task.stageId()}-{task.taskAttemptId()}" if task else f"{self.number}-0-0"
         rows = Incoming(self._rows, rows_bytes=sum(piece.nbytes for piece in self.pieces))
-        return write_group(self.context, self.target, rows, self.number, token)
+        return write_group(self.context, self.target, rows, self.number, attempt_token(self.number))
 
     def _rows(self, rows: int) -> Iterator[pa.RecordBatch]:
         for piece in self.pieces:

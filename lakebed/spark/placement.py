@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark us
 
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest, LakebedError
-from lakebed.index.options import BucketEngine, IndexKind, IndexOptions
+from lakebed.index.options import IndexKind, IndexOptions
 from lakebed.merge.vectors import Ints, index_array, numbers
 from lakebed.model.bucket_hash import bucket_ids, string_hashes
 from lakebed.model.record_key import partition_path_array, record_key_array
@@ -151,7 +151,7 @@ class TaskOfRow:
 
 def _buckets(index: IndexOptions, client: MetaClient) -> Buckets | None:
     """The buckets of a fixed number; a ring of them differs from partition to partition, and goes by partition."""
-    if index.kind is not IndexKind.BUCKET or index.num_buckets is None or index.engine is not BucketEngine.SIMPLE:
+    if not index.is_simple_bucket or index.num_buckets is None:
         return None
     fields = client.config.key_fields
     return Buckets(index.num_buckets, index.hash_fields or fields, fields)

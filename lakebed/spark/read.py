@@ -23,12 +23,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark user knows
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
-from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit
+from lakebed.merge.file_group_reader import FileGroupReader
+from lakebed.merge.table_shape import ReadSplit
 from lakebed.model.schema import COMMIT_TIME
-from lakebed.read.kept_vectors import SliceVectors
+from lakebed.read.kept_vectors import FileVector, SliceVectors
 from lakebed.read.living_rows import rows_by_vectors
 from lakebed.read.plan import Plan
-from lakebed.read.vectors import FileVector
 from lakebed.spark.expressions import where
 from lakebed.spark.files import case_sensitive, spark_location, why_unreadable
 from lakebed.spark.routes import SparkRoutes, routes

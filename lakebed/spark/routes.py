@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lakebed.merge.file_group_reader import ReadSplit
+from lakebed.merge.table_shape import ReadSplit
 from lakebed.read.plan import Plan
 
 MOST_FILES = 20_000

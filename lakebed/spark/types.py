@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
@@ -41,6 +43,16 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         column = batch.column(item.name)
         arrays.append(column if column.type == item.type else column.cast(item.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def by_number(df: DataFrame) -> DataFrame:
+    """The frame with its columns called by number, on its way to Python: Spark would parse odd names."""
+    return df.toDF(*(f"c{number}" for number in range(len(df.columns))))
+
+
+def by_name(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """What arrives of such a frame, in the schema that it has."""
+    return (conform(batch.rename_columns(schema.names), schema) for batch in batches)
 
 
 def _nullable(kind: DataType) -> DataType:

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from pyspark.sql import SparkSession
 
-from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit
-from lakebed.read.kept_vectors import KEPT, SliceVectors, key_of, vectors_for_engines
+from lakebed.merge.file_group_reader import FileGroupReader
+from lakebed.merge.table_shape import ReadSplit
+from lakebed.read.kept_vectors import KEPT, SliceVectors, key_of, untouched, vectors_for_engines
 from lakebed.read.plan import Plan
-from lakebed.read.vectors import FileVector
 from lakebed.runner import LocalRunner
 from lakebed.spark.routes import SparkRoutes
 from lakebed.spark.runner import SparkRunner
 
 DRIVER_BYTES = 256 << 20
 """Up to so many bytes of files the driver makes vectors itself: it reads keys only, and a Spark job takes longer."""
-_NO_WORDS = np.zeros(0, np.uint64)
 _FOR_SPARK = "files"
 
 
@@ -38,7 +36,7 @@ def find_vectors(spark: SparkSession, plan: Plan, chosen: SparkRoutes) -> Found:
     known: dict[ReadSplit, SliceVectors | None] = {}
     missing = [*chosen.vectors, *(split for split, _ in chosen.winners)]
     if chosen.native and plan.schema_is_stable:
-        known |= {split: _untouched(split) for split in chosen.native}
+        known |= {split: untouched(split) for split in chosen.native}
     else:
         missing += chosen.native
     keys = {split: key_of(plan.reader, split, _FOR_SPARK) for split in missing}
@@ -55,7 +53,7 @@ def find_vectors(spark: SparkSession, plan: Plan, chosen: SparkRoutes) -> Found:
 
 def _made(spark: SparkSession, plan: Plan, splits: Sequence[ReadSplit]) -> list[SliceVectors | None]:
     here = sum(split.slice.size for split in splits) <= DRIVER_BYTES
-    runner = LocalRunner() if here else SparkRunner(spark)
+    runner = LocalRunner.near(plan.reader.storage.url) if here else SparkRunner(spark)
     reader = plan.reader.without_conditions()
     return list(runner.map(_VectorTask(reader), splits, label="merge vectors"))
 
@@ -66,8 +64,3 @@ class _VectorTask:
 
     def __call__(self, split: ReadSplit) -> SliceVectors | None:
         return vectors_for_engines(self.reader, split)
-
-
-def _untouched(split: ReadSplit) -> SliceVectors:
-    base = split.slice.base_file
-    return SliceVectors((FileVector(base.path, 0, 0, _NO_WORDS),) if base is not None else ())

@@ -4,9 +4,9 @@
        ──► mapInArrow: the same prepare, place and write_group as without Spark ──► stats, collected ──► commit
 
 Or, where that is cheaper, by files from task to task (see `exchange`). A row enters Python once and never goes back to
-the JVM. Rows of one file group meet in one task, so a task folds what
-its batch repeats and writes one file per group. A retried or speculative task writes under a token of its own; files
-that no collected stat names are deleted before the commit is published, and stay invisible if they come later.
+the JVM. Rows of one file group meet in one task, so a task folds what its batch repeats and writes one file per group.
+A retried or speculative task writes under a token of its own; files that no collected stat names are deleted before the
+commit is published, and stay invisible if they come later.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lakebed.spark.placement import TaskOfRow, place_rows
 from lakebed.spark.runner import captured, outcome
 from lakebed.spark.small import expected_bytes, plan_text, rows_if_few
 from lakebed.spark.task_expression import MisplacedRows
-from lakebed.spark.types import arrow_schema, conform
+from lakebed.spark.types import arrow_schema, by_name, by_number
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import (
@@ -41,13 +41,14 @@ from lakebed.write.job import (
     WriteRequest,
     begin,
     commit,
+    placing_of,
     refuse_pending_clustering,
     replaced_groups,
     write_context,
 )
+from lakebed.write.lanes import Lanes
 from lakebed.write.operation import Operation
 from lakebed.write.operations import TableWriter
-from lakebed.write.placing import Placing
 from lakebed.write.prepare import Preparation
 from lakebed.write.scatter import Scatter
 from lakebed.write.task import WriteContext, write_group
@@ -69,7 +70,7 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
     few = rows_if_few(df, incoming, _driver_rows(writer), costs)
     if few is not None:
         return writer.write(few, operation)
-    request = writer.request(operation, shape, plan)
+    request, lanes = writer.request(operation, shape, plan), Lanes(SerialRunner())  # a task of Spark has one core
     with begin(writer.client, writer.control, request) as txn:
         files = known_files(txn.snapshot)
         partitions = (files or FileSystemView.of(txn.snapshot)).partitions()
@@ -78,12 +79,12 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
         def run(*, natively: bool) -> list[WrittenFile]:
             placed = place_rows(df, plan, txn.snapshot, request, partitions, natively=natively)
             own = replace(request, options=placed.options)
-            task = WriteTask(write_context(txn, own), own, plan, txn.snapshot, files, placed.check)
+            task = WriteTask(write_context(txn, own, lanes), own, plan, txn.snapshot, files, placed.check)
             rows = written_by(placed.rows, task).collect()
             return [file for row in rows for file in outcome(bytes(row["files"]))]
 
         if by_files:
-            written = write_by_files(df, plan, write_context(txn, request), request, txn.snapshot, files)
+            written = write_by_files(df, plan, write_context(txn, request, lanes), request, txn.snapshot, files)
         else:
             try:
                 written = run(natively=True)
@@ -94,8 +95,8 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
 
 
 def written_by(rows: DataFrame, task: WriteTask) -> DataFrame:
-    """What the tasks of a write report. Columns go by number: Spark would parse odd names."""
-    return rows.toDF(*(f"c{number}" for number in range(len(rows.columns)))).mapInArrow(_in_task(task), RESULT)
+    """What the tasks of a write report."""
+    return by_number(rows).mapInArrow(_in_task(task), RESULT)
 
 
 def _driver_rows(writer: TableWriter) -> int | None:
@@ -122,21 +123,11 @@ class WriteTask:
 
     def run(self, batches: Iterator[pa.RecordBatch], number: int, token: str) -> list[WrittenFile]:
         """Prepare, place and write the rows of one task."""
-        request = self.request
-        placing = Placing(
-            self.snapshot,
-            request.operation,
-            request.options,
-            request.properties,
-            SerialRunner(),
-            request.shape,
-            self.files,
-        )
-        incoming = self.plan.incoming
-        conformed = (conform(batch.rename_columns(incoming.names), incoming) for batch in batches)
+        placing = placing_of(self.snapshot, self.request, SerialRunner(), self.files)
+        rows = self.plan.rows(by_name(batches, self.plan.incoming), self.context.begin_time, number)
         written: list[WrittenFile] = []
         with Scatter(self.context.memory // 2) as scatter:
-            placing.pile_up(scatter, self.plan.rows(conformed, self.context.begin_time, number), ())
+            placing.pile_up(scatter, rows, ())
             found = placing.finish(scatter, self.snapshot)
             groups = [placed.target.file_group for placed in found]
             self._check_places(groups, number)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,17 +28,10 @@ from lakebed.format.names import (
     parse_manifest_file,
 )
 from lakebed.format.timeline_files import ManifestEntry, parse_manifest, render_manifest, render_version
-from lakebed.timeline.history import (
-    ACTION,
-    COMPLETED,
-    METADATA,
-    PLAN,
-    REQUESTED,
-    SORTED_KEY,
-    History,
-    HistoryFile,
-    ascends,
-)
+from lakebed.timeline.history import History
+from lakebed.timeline.history_columns import REQUESTED, STORED, ascends
+from lakebed.timeline.history_files import HistoryFile, files_of
+from lakebed.timeline.history_reader import SORTED_KEY
 
 STORED_SCHEMA = pa.schema(
     [
@@ -54,13 +47,12 @@ _FOOTER = {
     "writer.model.name": "avro",
     "parquet.avro.schema": json.dumps(SCHEMAS["HoodieLSMTimelineInstant"], separators=(",", ":")),
 }
-_COLUMNS = {"instantTime": REQUESTED, "completionTime": COMPLETED, "action": ACTION, "metadata": METADATA, "plan": PLAN}
 ROW_GROUP_ROWS = 512
 """A body is looked up by reading its row group, so these are small."""
 CODEC = "snappy"
 FULL_SIZE = 16 << 20
-"""A file of this size is not merged again: a look into a small range parses a whole footer, which grows with the file,
-while one more file costs a line of the manifest."""
+"""No merged file is larger: a look into a small range parses a whole footer, which grows with the file, while one more
+file costs a line of the manifest."""
 _LEVELS = 10
 
 
@@ -76,11 +68,11 @@ def compact(history: History, batch: int, target_size: int) -> History:
     """Merge the files of every level that has enough of them, lower levels first; the newest version."""
     target = min(target_size, FULL_SIZE)
     for level in range(_LEVELS - 1):
-        files = _not_full([f for f in history.files if f.name and f.name.level == level], target)
+        files = _not_full([f for f in history.files if f.name.level == level], target)
         if len(files) < batch:
             continue
         chosen = _first_files(files, batch, target)
-        names = [file.name for file in chosen if file.name is not None]
+        names = [file.name for file in chosen]
         first, last = min(name.min_time for name in names), max(name.max_time for name in names)
         entry = _write(history, history_file_name(first, last, level + 1), _merged(history, chosen))
         history = _publish(history, [*_entries(f for f in history.files if f not in chosen), entry])
@@ -99,28 +91,25 @@ def sweep(history: History, rounds: int) -> None:
 
 
 def _not_full(files: Sequence[HistoryFile], target_size: int) -> list[HistoryFile]:
-    """The files behind the newest one that is full, oldest first: across it, a merged file would overlap it."""
+    """The files behind the newest one that is full, oldest first: across it, a merged file would overlap it.
+
+    Full is what has more than half of the size: two of those would make a file that is larger than it may be.
+    """
     ordered = sorted(files, key=lambda file: file.path)
-    full = [number for number, file in enumerate(ordered) if file.size >= target_size]
+    full = [number for number, file in enumerate(ordered) if 2 * file.size > target_size]
     return ordered[full[-1] + 1 :] if full else ordered
 
 
 def _first_files(files: Sequence[HistoryFile], batch: int, target_size: int) -> list[HistoryFile]:
-    """The oldest files of a level: so many as one merge takes, fewer when they are large, two at least."""
-    chosen: list[HistoryFile] = []
-    size = 0
-    for file in files[:batch]:
-        chosen.append(file)
-        size += file.size
-        if len(chosen) >= 2 and size > target_size:
-            break
-    return chosen
+    """The oldest files of a level: so many as one merge takes, fewer when together they would be too large."""
+    sizes = accumulate(file.size for file in files[:batch])
+    return [file for file, size in zip(files, sizes, strict=False) if size <= target_size]
 
 
 def _merged(history: History, files: Sequence[HistoryFile]) -> Iterator[pa.Table]:
     """The stored rows of files in order of begin, row group by row group where the ranges of the files lie apart."""
     ordered = sorted(files, key=lambda file: file.path)
-    names = [file.name for file in ordered if file.name is not None]
+    names = [file.name for file in ordered]
     parts = (_cast(part) for part in History(history.storage, ordered, None, history.folder).parts())
     if all(before.max_time < after.min_time for before, after in pairwise(names)):
         return parts
@@ -135,7 +124,7 @@ def _cast(part: pa.Table) -> pa.Table:
 
 
 def _stored(rows: pa.Table) -> pa.Table:
-    columns = [rows[_COLUMNS[name]] for name in STORED_SCHEMA.names[:-1]]
+    columns = [rows[STORED[name]] for name in STORED_SCHEMA.names[:-1]]
     return pa.Table.from_arrays([*columns, pa.repeat(pa.scalar(1, pa.int32()), rows.num_rows)], schema=STORED_SCHEMA)
 
 
@@ -180,14 +169,11 @@ def _publish(history: History, entries: Sequence[ManifestEntry]) -> History:
     ordered = sorted(entries, key=lambda entry: entry.file_name)
     history.storage.put(f"{history.folder}/{manifest_file_name(number)}", render_manifest(ordered))
     history.storage.put(f"{history.folder}/{VERSION_FILE}", render_version(number))
-    files = [
-        HistoryFile(f"{history.folder}/{e.file_name}", e.file_len, parse_history_file(e.file_name)) for e in ordered
-    ]
-    return History(history.storage, files, number, history.folder)
+    return History(history.storage, files_of(ordered, history.folder), number, history.folder)
 
 
 def _entries(files: Sequence[HistoryFile] | Iterator[HistoryFile]) -> list[ManifestEntry]:
-    return [ManifestEntry(file.path.rpartition("/")[2], file.size) for file in files]
+    return [ManifestEntry(file.file_name, file.size) for file in files]
 
 
 def _kept_manifests(history: History, listed: Sequence[str], rounds: int) -> dict[int, tuple[ManifestEntry, ...]]:

@@ -23,7 +23,7 @@ from lakebed.model.schema import is_meta_field, stored_schema, table_avro, witho
 from lakebed.model.schema_change import did_you_mean
 from lakebed.storage.storage import Storage
 from lakebed.write.prepare import as_reader
-from lakebed.write.virtual_keys import refuse_unmade_keys
+from lakebed.write.virtual_keys import refuse_unmade_keys, refuse_unstored_keys
 
 DRAFT_PROPERTY = "lakebed.format.draft"
 TABLE_TYPES = {"mor": "MERGE_ON_READ", "cow": "COPY_ON_WRITE"}
@@ -65,11 +65,7 @@ def create_table(storage: Storage, new: NewTable) -> bool:
     properties = table_properties(new)
     config = TableConfig.from_properties(properties)
     refuse_unmade_keys(config, new.schema)
-    if not config.populate_meta_fields and "bloom" in default_index(new):
-        raise InvalidRequest(
-            f"index={default_index(new)!r} needs keys in files, and the table has no meta fields",
-            hint='Use "bucket", "consistent_bucket", "simple" or "global_simple".',
-        )
+    refuse_unstored_keys(config, {})
     return storage.put_if_absent(PROPERTIES_FILE, render_properties(properties, ["Properties saved by lakebed"]))
 
 

@@ -23,26 +23,25 @@ from lakebed.datafile.writers import FileSchema, WrittenFile
 from lakebed.errors import ConflictError, StorageUnavailable
 from lakebed.index.choose import open_index
 from lakebed.index.consistent import ConsistentBucketIndex, mark_committed, save_hashing
-from lakebed.index.options import BucketEngine, IndexKind, IndexOptions
-from lakebed.merge.file_group_reader import TableShape
+from lakebed.index.options import IndexKind, IndexOptions
+from lakebed.merge.table_shape import TableShape
 from lakebed.model.actions import CommitMetadata, WriteStat
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant
 from lakebed.model.schema import table_avro, without_meta_fields
-from lakebed.runner import LocalRunner, Runner, SerialRunner
+from lakebed.runner import Runner, SerialRunner
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.conflicts import Touched, completed_since, conflicts
 from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
+from lakebed.view.file_system_view import FileLister
+from lakebed.write.lanes import LEAST_SHARE, Lanes
 from lakebed.write.operation import Operation
 from lakebed.write.placing import Placed, Placing
 from lakebed.write.scatter import Scatter
 from lakebed.write.task import Target, WriteContext, write_group
 
 SCHEMA_KEY = "schema"
-LEAST_SHARE = 2 << 20
-DECENT_SHARE = 16 << 20
-"""Bytes for a task that merges and writes: less makes many passes, so tasks then rather run one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +105,24 @@ def run_write(
 ) -> CommitResult:
     """Write prepared rows (and keys to delete) as one commit; rows `in_hand` are in memory whatever happens here."""
     with Scatter(request.working // 4) as scatter:
-        placing = Placing(client, request.operation, request.options, request.properties, runner, request.shape)
+        placing = placing_of(client, request, runner)
         placing.pile_up(scatter, rows, deletes, in_hand=in_hand)
         with begin(client, control, request) as txn:
             placed = placing.finish(scatter, txn.snapshot)
             if request.reads or request.partial:
                 refuse_changed(client, txn, request, placed)
             refuse_pending_clustering(txn.snapshot, (piece.target.file_group for piece in placed))
-            narrow, threads = narrowed(runner, len(placed), request.working)
-            context = write_context(txn, request, parallel=threads)
+            lanes = Lanes.of(runner, len(placed), request.working)
+            context = write_context(txn, request, lanes)
             tasks = [_Task(context, number, piece) for number, piece in enumerate(placed)]
-            written = [file for files in narrow.map(_Task.run, tasks, label="write") for file in files]
+            written = [file for files in lanes.runner.map(_Task.run, tasks, label="write") for file in files]
             touched = {piece.target.file_group.partition_path for piece in placed}
             return commit(txn, request, written, replaced_groups(txn.snapshot, request, touched))
+
+
+def placing_of(client: MetaClient, request: WriteRequest, runner: Runner, lister: FileLister | None = None) -> Placing:
+    """How the rows of a write find their file groups."""
+    return Placing(client, request.operation, request.options, request.properties, runner, request.shape, lister)
 
 
 def begin(client: MetaClient, control: Control, request: WriteRequest) -> Transaction:
@@ -126,20 +130,20 @@ def begin(client: MetaClient, control: Control, request: WriteRequest) -> Transa
     return Transaction.begin(client, request.operation.action(client.config), control, operation=request.operation)
 
 
-def write_context(txn: Transaction, request: WriteRequest, parallel: int = 1) -> WriteContext:
+def write_context(txn: Transaction, request: WriteRequest, lanes: Lanes) -> WriteContext:
     """What the tasks of a write must know."""
-    config = txn.snapshot.config
-    share = max(LEAST_SHARE, request.working // 2 // max(1, parallel))
+    config, storage = txn.snapshot.config, txn.snapshot.storage
+    share = max(LEAST_SHARE, request.working // 2 // lanes.count)
     hashed = _index_options(config, request).kind is IndexKind.BUCKET
     own = without_meta_fields(request.shape.schema)
     if request.partial and request.columns is not None:
         own = pa.schema([item for item in own if item.name in request.columns])
     return WriteContext(
-        storage=txn.snapshot.storage,
+        storage=storage,
         shape=request.shape,
         schema=FileSchema.of_table(own, config.name),
         begin_time=txn.begin_time,
-        options=_fitted(request.options, share),
+        options=_fitted(request.options, share, lanes.write_buffer(request.options, share // 8, storage)),
         native_logs=config.version.has_native_logs,
         fold=request.operation.folds(request.options, config, is_hashed=hashed),
         keeps_known=request.operation.keeps_known(config, is_hashed=hashed),
@@ -177,8 +181,7 @@ def commit(
 
 def _renew_rings(txn: Transaction, request: WriteRequest, replaced: Iterable[str]) -> list[str]:
     """New rings for partitions whose file groups vanish, under consistent hashing: retired ids are not used again."""
-    options = _index_options(txn.snapshot.config, request)
-    if options.kind is not IndexKind.BUCKET or options.engine is not BucketEngine.CONSISTENT_HASHING:
+    if not _index_options(txn.snapshot.config, request).is_consistent_bucket:
         return []
     index = open_index(Placing.index_context(txn.snapshot, request.shape, SerialRunner()), request.properties)
     assert isinstance(index, ConsistentBucketIndex)
@@ -242,23 +245,11 @@ class _Task:
         return write_group(self.context, self.placed.target, self.placed.incoming, self.number, token)
 
 
-def narrowed(runner: Runner, groups: int, memory: int) -> tuple[Runner, int]:
-    """The runner with as many tasks at once as there are cores, groups, and decent shares of the memory; how many.
-
-    Runners other than our threads know themselves how much they do at once: there the memory is for one task.
-    """
-    if not isinstance(runner, LocalRunner):
-        return runner, 1
-    threads = runner.threads or os.cpu_count() or 1
-    threads = max(1, min(threads, groups, memory // 2 // DECENT_SHARE))
-    return replace(runner, threads=threads), threads
-
-
-def _fitted(options: WriteOptions, share: int) -> WriteOptions:
+def _fitted(options: WriteOptions, share: int, write_buffer: int) -> WriteOptions:
     """Options whose buffers fit a task's share of the memory: rows that wait, and rows of an unfinished row group."""
     return replace(
         options,
-        write_buffer=min(options.write_buffer, share // 8),
+        write_buffer=write_buffer,
         row_group_size=min(options.row_group_size, share // 4),
         log_block_max_size=min(options.log_block_max_size, share // 4),
     )

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.index.options import IndexOptions
-from lakebed.merge.file_group_reader import TableShape
+from lakebed.merge.table_shape import TableShape
 from lakebed.model.record_key import key_generator_of
 from lakebed.model.schema import IS_DELETED, PARTITION_PATH, RECORD_KEY, without_meta_fields
 from lakebed.read.shape import keyed_shape

@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 
 from lakebed.errors import InvalidRequest
 from lakebed.index.locations import FILE_ID, INSTANT, OLD_FILE_ID, OLD_PARTITION
-from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit
+from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.fold import EventTime, Groups, latest
 from lakebed.merge.key_index import KeyIndex
 from lakebed.merge.ordering import ordering_ranks
 from lakebed.merge.record_merger import MergeRule
+from lakebed.merge.table_shape import ReadSplit
 from lakebed.merge.vectors import Bools, Ints, bool_array, index_array, valid
 from lakebed.merge.window import concat_chunks, marked
 from lakebed.model.files import FileGroupId, FileSlice

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakebed.config.options import ReadOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest
-from lakebed.merge.file_group_reader import TableShape
+from lakebed.merge.table_shape import TableShape
 from lakebed.model.partition_path import PartitionFields
 from lakebed.model.predicate import Predicate, is_in, parse_expression
 from lakebed.model.record_key import key_generator_of, record_key_array
@@ -34,7 +34,7 @@ from lakebed.write.assigned import assigned, check_assignable
 from lakebed.write.job import CommitResult, WriteRequest, run_write, table_schema_json
 from lakebed.write.operation import Operation
 from lakebed.write.prepare import Preparation, as_reader, plan_preparation
-from lakebed.write.virtual_keys import refuse_other_meta_fields, refuse_unmade_keys
+from lakebed.write.virtual_keys import refuse_other_meta_fields, refuse_unmade_keys, refuse_unstored_keys
 from lakebed.write.writable import carried_schema, declared_schema, refuse_unwritable
 
 DEFAULT_MEMORY = 1 << 30
@@ -57,6 +57,7 @@ class TableWriter:
         if not self.client.config.populate_meta_fields:
             refuse_unmade_keys(self.client.config, keyed_shape(self.client).schema)
         refuse_other_meta_fields(self.client.config, self.properties)
+        refuse_unstored_keys(self.client.config, self.properties)
 
     # ------------------------------------------------------------------ rows in
     def write(self, data: Any, operation: Operation, *, partial: bool = False) -> CommitResult:

@@ -26,7 +26,8 @@ from lakebed.index.bucket import BucketIndex, bucket_of_file_id
 from lakebed.index.choose import open_index
 from lakebed.index.consistent import ConsistentBucketIndex
 from lakebed.index.locations import FILE_ID, LOCATION_COLUMNS, OLD_FILE_ID, OLD_PARTITION, Index, IndexContext
-from lakebed.merge.file_group_reader import FileGroupReader, TableShape
+from lakebed.merge.file_group_reader import FileGroupReader
+from lakebed.merge.table_shape import TableShape
 from lakebed.merge.vectors import Bools, Ints, bool_array, index_array, numbers, take, valid
 from lakebed.merge.window import concat_chunks
 from lakebed.model.files import FileGroupId, FileSlice

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from lakebed.errors import StorageUnavailable
 from lakebed.merge.spill import sliced
-from lakebed.merge.vectors import Ints, index_array, numbers, take
+from lakebed.merge.vectors import Ints, index_array, numbers, take_rows
 
 GROUP_COLUMN = "_lakebed_group"
 STORED_BATCH = 4 << 20
@@ -37,7 +37,7 @@ class Part:
     held: int
 
     def rows(self) -> pa.RecordBatch:
-        return self.batch if self.numbers is None else take(self.batch, self.numbers)
+        return self.batch if self.numbers is None else take_rows(self.batch, self.numbers)
 
 
 @dataclass(slots=True)
@@ -158,7 +158,7 @@ def split_by_group(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]
     groups = batch.column(index)
     rest = batch.remove_column(index)
     for group, rows in rows_by_group(numbers(groups, np.int64)):
-        yield group, rest if rows is None else take(rest, rows)
+        yield group, rest if rows is None else take_rows(rest, rows)
 
 
 def rows_by_group(groups: Ints) -> Iterator[tuple[int, pa.Array | None]]:

@@ -13,23 +13,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.datafile.column_encoding import constant
 from lakebed.merge.key_index import KeyIndex
 from lakebed.merge.record_merger import MergeRule, Op
 from lakebed.merge.runs import OP_COLUMN
 from lakebed.merge.vectors import index_array
-from lakebed.model.schema import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, RECORD_KEY
+from lakebed.model.schema import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
 
 OpenRows = Callable[[int], Iterator[pa.RecordBatch]]
 
 
 def stamped(batches: Iterator[pa.RecordBatch], schema: pa.Schema, begin_time: str) -> Iterator[pa.RecordBatch]:
     """Rows with the write's begin as their commit time."""
+    time = pa.scalar(begin_time, pa.string())
     for batch in batches:
-        time = pa.repeat(pa.scalar(begin_time, pa.string()), batch.num_rows)
-        empty = pa.nulls(batch.num_rows, pa.string())
-        given = {COMMIT_TIME: time, COMMIT_SEQNO: empty, FILE_NAME: empty}
+        given = {COMMIT_TIME: constant(time, batch.num_rows), COMMIT_SEQNO: pa.nulls(batch.num_rows, pa.string())}
         columns = [given[name] if name in given else batch.column(name) for name in schema.names]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        yield pa.RecordBatch.from_arrays(columns, names=schema.names)
 
 
 @dataclass(slots=True)
@@ -42,7 +42,10 @@ class SequenceNumbers:
 
     def is_new(self, batch: pa.RecordBatch) -> pa.Array:
         """Which rows this write brought."""
-        return pc.equal(batch.column(COMMIT_TIME), pa.scalar(self.begin_time, pa.string()))
+        times, begin = batch.column(COMMIT_TIME), pa.scalar(self.begin_time, pa.string())
+        if pa.types.is_dictionary(times.type):
+            return pc.equal(times.dictionary, begin).take(times.indices)
+        return pc.equal(times, begin)
 
     def stamp(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with a number for every new row; other rows keep theirs."""
@@ -53,7 +56,8 @@ class SequenceNumbers:
         numbers = index_array(np.arange(self.given, self.given + count, dtype=np.int64)).cast(pa.string())
         self.given += count
         texts = pc.binary_join_element_wise(f"{self.begin_time}_{self.task}", numbers, "_")
-        kept = pc.if_else(self.is_new(batch), texts, batch.column(index))
+        is_new = self.is_new(batch)
+        kept = texts if is_new.true_count == count else pc.if_else(is_new, texts, batch.column(index))
         return batch.set_column(index, batch.schema.field(index), kept)
 
 

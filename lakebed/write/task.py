@@ -23,14 +23,22 @@ from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.log_writer import LogSpec, LogWriter
 from lakebed.datafile.log_writer_v1 import InlineLogWriter
 from lakebed.datafile.log_writer_v2 import NativeLogWriter
-from lakebed.datafile.writers import BaseFileWriter, FileSchema, RollingBaseWriter, WriteTarget, WrittenFile
+from lakebed.datafile.writers import (
+    BaseFileWriter,
+    FileSchema,
+    RollingBaseWriter,
+    WriteTarget,
+    WrittenFile,
+    without_place,
+)
 from lakebed.format.names import PARTITION_METAFILE, MarkerType
 from lakebed.format.table_files import PartitionMetafile, render_partition_metafile
-from lakebed.merge.file_group_reader import FileGroupReader, TableShape
+from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.hash_merge import hash_merge
 from lakebed.merge.record_merger import MergeRule, merger_for
 from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import sorted_merge
+from lakebed.merge.table_shape import LSM_TREE, TableShape
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.schema import IS_DELETED
 from lakebed.storage.storage import Storage, joined
@@ -78,6 +86,16 @@ class WriteContext:
     populate_meta_fields: bool = True
     """Whether files keep the meta columns of rows; on their way rows carry them in any case."""
     memory: int = 256 << 20
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether every file of the table is sorted by key."""
+        return self.shape.layout == LSM_TREE
+
+    @property
+    def wanted(self) -> pa.Schema:
+        """The columns of rows on their way: where they lie is for the writers to say."""
+        return without_place(self.schema.arrow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +149,22 @@ def _merge(
     piece = target.slice
     if piece is None or piece.base_file is None:
         return _create(context, target, incoming, numbers, token)
-    reader = FileGroupReader(context.storage, context.shape, ReadOptions(memory=context.memory), context.schema.arrow)
-    runs = reader.runs(piece, context.schema.arrow)
+    wanted = context.wanted
+    reader = FileGroupReader(context.storage, context.shape, ReadOptions(memory=context.memory), wanted)
+    runs = reader.runs(piece, wanted)
     brought = [] if context.keeps_known else [each for each in (incoming.rows, incoming.deletes) if each]
     replaced = Replaced(brought, context.memory // 4)
     runs[0] = replace(runs[0], open=replaced.watching(runs[0].open))
     if context.keeps_known and incoming.rows is not None:
         merged, is_sorted = _beside(context, runs, incoming), False
     else:
-        is_sorted = context.shape.layout == "lsm_tree"
-        merge = sorted_merge if is_sorted else hash_merge
+        is_sorted = context.is_sorted
         with_batch = [*runs, *_incoming_runs(context, incoming, len(runs))]
-        merged = merge(with_batch, context.shape.rule, context.schema.arrow, memory=context.memory)
+        merged = (
+            sorted_merge(with_batch, context.shape.rule, wanted, memory=context.memory, encoded=True)
+            if is_sorted
+            else hash_merge(with_batch, context.shape.rule, wanted, memory=context.memory)
+        )
     with _open_base(context, target, token, 0, is_sorted, io_type=MarkerType.MERGE) as writer:
         for batch in merged:
             replaced.add(batch, numbers.is_new(batch))
@@ -158,11 +180,11 @@ def _append(
 ) -> list[WrittenFile]:
     rule = _batch_rule(context.shape.rule)
     runs = _incoming_runs(context, incoming, 1)
-    merged = sorted_merge(runs, rule, context.schema.arrow, memory=context.memory, keep_deletes=True)
+    merged = sorted_merge(runs, rule, context.wanted, memory=context.memory, keep_deletes=True, encoded=True)
     ensure_partition(context, target.file_group.partition_path)
     writer = _open_log(context, target, token)
     try:
-        for part in log_rows(merged, rule, context.schema.arrow.names):
+        for part in log_rows(merged, rule, context.wanted.names):
             if part.earlier.num_rows:
                 writer.write_earlier_deletes(part.earlier)
             if part.rows.num_rows:
@@ -179,15 +201,15 @@ def _append(
 def _new_rows(context: WriteContext, rows: OpenRows, nbytes: int | None) -> Iterator[pa.RecordBatch]:
     """The rows of a batch as they go into a base file: one per key, or all of them in their order."""
     if not context.fold:
-        yield from stamped(rows(context.options.row_group_rows), context.schema.arrow, context.begin_time)
+        yield from stamped(rows(context.options.row_group_rows), context.wanted, context.begin_time)
         return
-    rule = _batch_rule(context.shape.rule)
-    yield from sorted_merge([_rows_run(context, rows, nbytes)], rule, context.schema.arrow, memory=context.memory)
+    run, rule = _rows_run(context, rows, nbytes), _batch_rule(context.shape.rule)
+    yield from sorted_merge([run], rule, context.wanted, memory=context.memory, encoded=True)
 
 
 def _beside(context: WriteContext, runs: list[Run], incoming: Incoming) -> Iterator[pa.RecordBatch]:
     """What is there as it is, then the new rows."""
-    yield from hash_merge(runs, context.shape.rule, context.schema.arrow, memory=context.memory)
+    yield from hash_merge(runs, context.shape.rule, context.wanted, memory=context.memory)
     if incoming.rows is not None:
         yield from _new_rows(context, incoming.rows, incoming.rows_bytes)
 
@@ -196,7 +218,7 @@ def _rows_run(context: WriteContext, rows: OpenRows, nbytes: int | None, age: in
     return Run(
         age=age,
         is_sorted=False,
-        open=lambda wanted: stamped(rows(wanted), context.schema.arrow, context.begin_time),
+        open=lambda wanted: stamped(rows(wanted), context.wanted, context.begin_time),
         instant_time=context.begin_time,
         nbytes=nbytes,
         label="the incoming rows",

@@ -14,11 +14,13 @@ import pyarrow as pa
 
 from lakebed.config.options import TableConfig
 from lakebed.errors import InvalidRequest
+from lakebed.index.options import IndexKind, IndexOptions
 from lakebed.model.partition_path import flag
 from lakebed.model.record_key import LOGICAL_TIMESTAMPS
 
 POPULATE_META_FIELDS = "hoodie.populate.meta.fields"
 PLAIN_KEYGENS = ("SIMPLE", "COMPLEX", "NON_PARTITION")
+_BY_STORED_KEYS = (IndexKind.BLOOM, IndexKind.GLOBAL_BLOOM)
 _OTHERWISE = f"or leave {POPULATE_META_FIELDS} at true"
 
 
@@ -58,6 +60,19 @@ def refuse_other_meta_fields(config: TableConfig, properties: Mapping[str, str])
         raise InvalidRequest(
             f"the table was made with {POPULATE_META_FIELDS}={str(config.populate_meta_fields).lower()}, not {given}",
             hint="Leave the option out, or make another table.",
+        )
+
+
+def refuse_unstored_keys(config: TableConfig, properties: Mapping[str, str]) -> None:
+    """Bloom filters are made of keys in files: where there are none, Hudi's own upserts end in a null pointer."""
+    if config.populate_meta_fields:
+        return
+    kind = IndexOptions.from_properties({**config.properties, **properties}).kind
+    if kind in _BY_STORED_KEYS:
+        others = ", ".join((IndexKind.SIMPLE, IndexKind.GLOBAL_SIMPLE, IndexKind.BUCKET))
+        raise InvalidRequest(
+            f"hoodie.index.type={kind} needs keys in files, and the table has no meta fields",
+            hint=f"Use one of {others}.",
         )
 
 

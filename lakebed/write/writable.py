@@ -16,7 +16,7 @@ from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest
 from lakebed.index.bucket import bucket_of_file_id
 from lakebed.index.options import IndexOptions
-from lakebed.merge.file_group_reader import TableShape
+from lakebed.merge.table_shape import TableShape
 from lakebed.model.schema import avro_to_arrow, without_meta_fields
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.options import TxnOptions

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from .client import HudiPeer
-from .hudi_writer import INDEX_OPTIONS, RIDER_OPTIONS, WRITE, Done, completed_instants
+from .hudi_writer import COMPACTION, INDEX_OPTIONS, RIDER_OPTIONS, WRITE, Done, completed_instants
 from .kinds import BUCKETS, Kind
 
 KEY_GENERATORS = {
@@ -20,7 +20,6 @@ KEY_GENERATORS = {
 }
 SPARK_MERGERS = "org.apache.hudi.DefaultSparkRecordMerger,org.apache.hudi.OverwriteWithLatestSparkRecordMerger"
 """Without these Hudi's writer goes by Avro records, which it cannot merge with partial rows."""
-COMPACTION = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "1"}
 
 
 def index_options(kind: Kind) -> Mapping[str, str]:

@@ -37,6 +37,13 @@ RIDER_OPTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
+NO_METADATA = {"hoodie.metadata.enable": "false"}
+NO_CLEANING = {"hoodie.clean.automatic": "false"}
+HIVE = {f"{WRITE}hive_style_partitioning": "true"}
+BUCKETS = {**INDEX_OPTIONS["bucket"], "hoodie.bucket.index.num.buckets": "2"}
+COMPACTION = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "1"}
+TABLE_TYPES = {"mor": "MERGE_ON_READ", "cow": "COPY_ON_WRITE"}
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -54,11 +61,25 @@ def completed_instants(table: Path) -> list[Done]:
     return sorted((Done(*match.groups()) for match in found if match), key=lambda done: done.completion)
 
 
+def upsert_options(name: str, table_type: str, **more: str) -> dict[str, str]:
+    """Options of an upsert of a few rows by `id`, the later one by `ts`, into partitions by `p`."""
+    return {
+        "hoodie.table.name": name,
+        f"{WRITE}table.type": TABLE_TYPES[table_type],
+        f"{WRITE}operation": "upsert",
+        f"{WRITE}recordkey.field": "id",
+        f"{WRITE}partitionpath.field": "p",
+        f"{WRITE}precombine.field": "ts",
+        "hoodie.embed.timeline.server": "false",
+        "hoodie.upsert.shuffle.parallelism": "2",
+    } | more
+
+
 def table_options(shape: TableShape, name: str) -> dict[str, str]:
     """Options of every write to a table of this shape."""
     options = {
         "hoodie.table.name": name,
-        f"{WRITE}table.type": "MERGE_ON_READ" if shape.is_mor else "COPY_ON_WRITE",
+        f"{WRITE}table.type": TABLE_TYPES["mor" if shape.is_mor else "cow"],
         f"{WRITE}recordkey.field": "id",
         f"{WRITE}precombine.field": shape.ordering,
         f"{WRITE}partitionpath.field": "p" if shape.partitioned else "",

@@ -9,26 +9,38 @@ import pytest
 
 import lakebed
 from lakebed.model.instant import Action
-from tests.interop.client import HudiPeer
-from tests.interop.test_compaction import HIVE, NO_METADATA, actions, no_damage
-from tests.interop.test_services import COLUMNS, SCHEMA, by_lakebed, in_order, rows, sound, write_options
+
+from .client import HudiPeer
+from .hudi_writer import HIVE, INDEX_OPTIONS, NO_CLEANING, NO_METADATA, WRITE, upsert_options
+from .plain_rows import (
+    KEYED,
+    SCHEMA,
+    assert_both_read,
+    assert_hudi_reads,
+    by_lakebed,
+    no_damage,
+    numbered,
+    replaced,
+    rows,
+    sound,
+)
+from .test_compaction import actions
 
 pytestmark = pytest.mark.interop
 
 SORT = "hoodie.clustering.plan.strategy.sort.columns"
 CURVE = "hoodie.layout.optimize.strategy"
+SIMPLE = INDEX_OPTIONS["simple"]
 APART = {"hoodie.parquet.small.file.limit": "0"}
-SIMPLE = {"hoodie.index.type": "SIMPLE"}
 STAMPS = ["id", "_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path"]
 
 
 def written(path: Path, **more: Any) -> lakebed.Table:
     """A version 9 table of six small file groups, with logs where it has them."""
-    settings = {"record_key": "id", "partition_by": "p", "ordering": "ts", "index": "simple", "log_format": "v1"} | more
-    table = lakebed.create(path, SCHEMA, **settings, properties=APART)
+    table = lakebed.create(path, SCHEMA, **{**KEYED, "index": "simple", **more}, properties=APART)
     for turn in range(3):
-        table.bulk_insert(rows(*([f"k{i:02d}", 5, f"p{i % 2}", i * 7 % 31] for i in range(30) if i // 2 % 3 == turn)))
-    table.upsert(rows(*([f"k{i:02d}", 6, f"p{i % 2}", 100 + i] for i in range(10)), ["new", 1, "p0", 7]))
+        table.bulk_insert(rows(*numbered((i for i in range(30) if i // 2 % 3 == turn), 5, lambda i: i * 7 % 31)))
+    table.upsert(rows(*numbered(range(10), 6, lambda i: 100 + i), ["new", 1, "p0", 7]))
     table.delete(keys=[{"id": "k20", "p": "p0"}])
     return table
 
@@ -47,33 +59,31 @@ def test_hudi_reads_what_lakebed_clustered(
 ) -> None:
     path = tmp_path / "t"
     table = written(path, **more)
-    wanted, stamps = by_lakebed(table, COLUMNS), by_lakebed(table, STAMPS)
+    wanted, stamps = by_lakebed(table), by_lakebed(table, STAMPS)
     [planned] = table.services.plan_clustering(options).instants
-    assert in_order(hudi.read(path, columns=COLUMNS)["rows"]) == in_order(wanted), "planned"
+    assert_hudi_reads(hudi, path, wanted, "planned")
     table.services.run(planned)
     assert sound(table)
-    assert in_order(hudi.read(path, columns=COLUMNS)["rows"]) == in_order(wanted)
-    assert in_order(hudi.read(path, columns=STAMPS)["rows"]) == in_order(stamps)
-    kind = "COPY_ON_WRITE" if more.get("table_type") == "cow" else "MERGE_ON_READ"
-    given = write_options("t", kind, **NO_METADATA, **HIVE, **SIMPLE)
-    hudi.write(path, rows(["k03", 9, "p1", 333], ["late", 1, "p0", 1]), given)
-    now = [row for row in wanted if row[0] != "k03"] + [["k03", 9, "p1", 333], ["late", 1, "p0", 1]]
-    assert in_order(hudi.read(path, columns=COLUMNS)["rows"]) == in_order(now)
-    assert in_order(by_lakebed(table.refresh(), COLUMNS)) == in_order(now)
+    assert_hudi_reads(hudi, path, wanted)
+    assert_hudi_reads(hudi, path, stamps, columns=STAMPS)
+    given = upsert_options("t", table.config.table_type, **NO_METADATA, **NO_CLEANING, **HIVE, **SIMPLE)
+    newer = ["k03", 9, "p1", 333], ["late", 1, "p0", 1]
+    hudi.write(path, rows(*newer), given)
+    now = replaced(wanted, *newer)
+    assert_both_read(hudi, path, table, now)
     table.services.cluster(options)
-    assert in_order(hudi.read(path, columns=COLUMNS)["rows"]) == in_order(now)
+    assert_hudi_reads(hudi, path, now)
 
 
 def test_hudi_runs_a_clustering_that_lakebed_planned(hudi: HudiPeer, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = written(path, layout="default")
-    wanted = by_lakebed(table, COLUMNS)
+    wanted = by_lakebed(table)
     [planned] = table.services.plan_clustering({SORT: "v"}).instants
     hudi.call("run_clustering", path, {**NO_METADATA, **SIMPLE}, op="execute")
     assert (Action.REPLACE_COMMIT, True) in actions(path)
     assert not table.services.pending_clusterings()
-    assert in_order(hudi.read(path, columns=COLUMNS)["rows"]) == in_order(wanted)
-    assert in_order(by_lakebed(table.refresh(), COLUMNS)) == in_order(wanted)
+    assert_both_read(hudi, path, table, wanted)
     begins = {row["base_instant"] for row in table.inspect.file_slices().to_pylist()}
     assert begins == {planned.requested_time}
     assert no_damage(table)
@@ -81,21 +91,19 @@ def test_hudi_runs_a_clustering_that_lakebed_planned(hudi: HudiPeer, tmp_path: P
 
 def test_lakebed_runs_a_clustering_that_hudi_planned(hudi: HudiPeer, tmp_path: Path) -> None:
     path = tmp_path / "t"
-    options = write_options("t", "MERGE_ON_READ", **NO_METADATA, **SIMPLE, **APART)
+    options = upsert_options("t", "mor", **NO_METADATA, **NO_CLEANING, **SIMPLE, **APART)
     for step in range(3):
-        more = options | {"hoodie.datasource.write.operation": "insert"}
+        more = options | {f"{WRITE}operation": "insert"}
         mode = "append" if step else "overwrite"
-        hudi.write(path, rows(*([f"k{step}{i}", 1, f"p{i % 2}", i * 7 % 11] for i in range(10))), more, mode=mode)
+        hudi.write(path, rows(*numbered(range(10), 1, lambda i: i * 7 % 11, f"k{step}{{}}")), more, mode=mode)
     hudi.call("run_clustering", path, NO_METADATA, op="schedule", order="v")
-    wanted = hudi.read(path, columns=COLUMNS)["rows"]
+    wanted = hudi.read(path, columns=SCHEMA.names)["rows"]
     table = lakebed.open(path)
     [planned] = table.services.pending_clusterings()
     [done] = table.services.run(planned)
     assert done.requested_time == planned.requested_time
-    assert in_order(by_lakebed(table, COLUMNS)) == in_order(wanted)
-    assert in_order(hudi.read(path, columns=COLUMNS)["rows"]) == in_order(wanted)
+    assert_both_read(hudi, path, table, wanted)
     assert len(table.inspect.file_slices().to_pylist()) == 2
     assert sound(table)
     hudi.write(path, rows(["k00", 9, "p0", 999]), options)
-    now = [row for row in wanted if row[0] != "k00"] + [["k00", 9, "p0", 999]]
-    assert in_order(by_lakebed(table.refresh(), COLUMNS)) == in_order(now)
+    assert_both_read(hudi, path, table, replaced(wanted, ["k00", 9, "p0", 999]))

@@ -18,7 +18,7 @@ import pytest
 import lakebed
 
 from .client import HudiPeer
-from .hudi_writer import WRITE
+from .hudi_writer import COMPACTION, HIVE, INDEX_OPTIONS, NO_METADATA, WRITE, upsert_options
 
 NOON = dt.datetime(2020, 1, 1, 12, 0, 0, 123000, dt.UTC)
 KEYS: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
@@ -41,23 +41,10 @@ def rows(kind: str, numbers: Iterable[int], ts: int, txt: str) -> pa.Table:
 
 
 def options(table_type: str, operation: str, *, compact: bool = False) -> dict[str, str]:
-    is_mor = table_type == "mor"
-    found = {
-        "hoodie.table.name": "t",
-        f"{WRITE}table.type": "MERGE_ON_READ" if is_mor else "COPY_ON_WRITE",
-        f"{WRITE}recordkey.field": "id",
-        f"{WRITE}partitionpath.field": "p",
-        f"{WRITE}precombine.field": "ts",
-        f"{WRITE}hive_style_partitioning": "true",
-        f"{WRITE}operation": operation,
-        "hoodie.write.table.version": "9",
-        "hoodie.index.type": "SIMPLE",
-        "hoodie.metadata.enable": "false",
-        "hoodie.embed.timeline.server": "false",
-        **OFF,
-    }
-    if is_mor:
-        found |= {"hoodie.compact.inline": str(compact).lower(), "hoodie.compact.inline.max.delta.commits": "1"}
+    found = upsert_options("t", table_type, **NO_METADATA, **HIVE, **INDEX_OPTIONS["simple"], **OFF)
+    found |= {f"{WRITE}operation": operation, "hoodie.write.table.version": "9"}
+    if table_type == "mor":
+        found |= {**COMPACTION, "hoodie.compact.inline": str(compact).lower()}
     return found
 
 

@@ -10,22 +10,20 @@ import pytest
 
 import lakebed
 from lakebed.format.names import HASHING_META_DIR
-from tests.interop.client import HudiPeer
-from tests.interop.test_compaction import HIVE, NO_METADATA, no_damage
-from tests.interop.test_services import COLUMNS, SCHEMA, by_lakebed, in_order, rows, sound, write_options
+
+from .client import HudiPeer
+from .hudi_writer import BUCKETS, HIVE, NO_CLEANING, NO_METADATA, WRITE, upsert_options
+from .plain_rows import KEYED, SCHEMA, assert_both_read, no_damage, numbered, rows, sound
 
 pytestmark = pytest.mark.interop
 
 _CLUSTERING = "org.apache.hudi.client.clustering"
-ENGINE = {
-    "hoodie.index.type": "BUCKET",
-    "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
-    "hoodie.bucket.index.num.buckets": "2",
-}
+ENGINE = {**BUCKETS, "hoodie.index.bucket.engine": "CONSISTENT_HASHING"}
 RESIZING = {
     **ENGINE,
     **NO_METADATA,
-    "hoodie.datasource.write.recordkey.field": "id",
+    **NO_CLEANING,
+    f"{WRITE}recordkey.field": "id",
     "hoodie.bucket.index.min.num.buckets": "1",
     "hoodie.bucket.index.max.num.buckets": "8",
     "hoodie.clustering.plan.strategy.class": f"{_CLUSTERING}.plan.strategy.SparkConsistentBucketClusteringPlanStrategy",
@@ -49,7 +47,7 @@ class Both:
 
     def __init__(self, hudi: HudiPeer, path: Path, **more: str) -> None:
         self.hudi, self.path = hudi, path
-        self.options = write_options(path.name, "MERGE_ON_READ", **RESIZING, **more)
+        self.options = upsert_options(path.name, "mor", **RESIZING, **more)
         self.model: dict[str, list[Any]] = {}
 
     @property
@@ -66,9 +64,7 @@ class Both:
         self.check(by)
 
     def check(self, what: str, buckets: int | None = None) -> None:
-        wanted = in_order(list(self.model.values()))
-        assert in_order(by_lakebed(self.table, COLUMNS)) == wanted, what
-        assert in_order(self.hudi.read(self.path, columns=COLUMNS)["rows"]) == wanted, what
+        assert_both_read(self.hudi, self.path, self.table, list(self.model.values()), what)
         assert no_damage(self.table), what
         if buckets is not None:
             assert [len(ring["nodes"]) for ring in self.rings()] == [buckets, buckets], what
@@ -80,14 +76,13 @@ class Both:
 
 
 def some(step: int, *numbers: int) -> list[list[Any]]:
-    return [[f"k{i:03d}", step, f"p{i % 2}", 1000 * step + i] for i in numbers]
+    return numbered(numbers, step, lambda i: 1000 * step + i, "k{:03d}")
 
 
 @pytest.mark.parametrize("layout", ["lsm_tree", "default"])
 def test_hudi_goes_on_with_buckets_that_lakebed_resized(hudi: HudiPeer, tmp_path: Path, layout: str) -> None:
     both = Both(hudi, tmp_path / "t", **HIVE)
-    settings = {"record_key": "id", "partition_by": "p", "ordering": "ts", "log_format": "v1", "layout": layout}
-    lakebed.create(both.path, SCHEMA, **settings, index="consistent_bucket", num_buckets=2)
+    lakebed.create(both.path, SCHEMA, **KEYED, layout=layout, index="consistent_bucket", num_buckets=2)
     both.put("lakebed", *some(1, *range(100)))
     both.put("lakebed", *some(2, *range(0, 100, 9)))
     assert both.table.services.cluster(SPLIT)

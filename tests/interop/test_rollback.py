@@ -22,42 +22,30 @@ from lakebed.txn.failed_writes import clean_up
 from lakebed.txn.transaction import Transaction
 from lakebed.view.file_system_view import FileSystemView
 from tests.conftest import expected
-from tests.interop.client import HudiPeer
+
+from .client import HudiPeer
+from .hudi_writer import BUCKETS, NO_CLEANING, NO_METADATA, upsert_options
+from .plain_rows import SCHEMA, in_order
+from .plain_rows import rows as plain_rows
 
 pytestmark = pytest.mark.interop
 
-COLUMNS = ["id", "ts", "p", "v", "txt", "d"]
+WIDER = SCHEMA.append(pa.field("txt", pa.string())).append(pa.field("d", pa.float64()))
+COLUMNS = WIDER.names
 FAILED = {
     "cow_failed_pending_v9": {},
-    "mor_failed_pending_v9": {"hoodie.index.type": "BUCKET"},
+    "mor_failed_pending_v9": BUCKETS,
     "cow_failed_tlmarkers_v9": {},
 }
 NEW = ["new", 9, "p0", 1, "new", 1.0]
 
 
-def options(name: str, kind: str, **more: str) -> dict[str, str]:
-    return {
-        "hoodie.table.name": name,
-        "hoodie.datasource.write.table.type": kind,
-        "hoodie.datasource.write.operation": "upsert",
-        "hoodie.datasource.write.recordkey.field": "id",
-        "hoodie.datasource.write.partitionpath.field": "p",
-        "hoodie.datasource.write.precombine.field": "ts",
-        "hoodie.bucket.index.num.buckets": "2",
-        "hoodie.embed.timeline.server": "false",
-        "hoodie.clean.automatic": "false",
-        "hoodie.upsert.shuffle.parallelism": "2",
-    } | more
+def options(name: str, table_type: str, **more: str) -> dict[str, str]:
+    return upsert_options(name, table_type, **NO_CLEANING, **more)
 
 
 def rows(*given: list[Any]) -> pa.Table:
-    types = [pa.string(), pa.int64(), pa.string(), pa.int64(), pa.string(), pa.float64()]
-    columns = zip(*given, strict=True)
-    return pa.table({name: pa.array(c, t) for name, c, t in zip(COLUMNS, columns, types, strict=True)})
-
-
-def in_order(found: list[list[Any]]) -> list[str]:
-    return sorted(map(json.dumps, found))
+    return plain_rows(*given, schema=WIDER)
 
 
 def files_of(table: Path, begin: str) -> set[str]:
@@ -99,9 +87,9 @@ def die_writing(table: Path, action: Action) -> str:
 @pytest.mark.parametrize(
     ("kind", "action", "more"),
     [
-        ("COPY_ON_WRITE", Action.COMMIT, {"hoodie.metadata.enable": "false"}),
-        ("COPY_ON_WRITE", Action.COMMIT, {}),
-        ("MERGE_ON_READ", Action.DELTA_COMMIT, {"hoodie.index.type": "BUCKET"}),
+        ("cow", Action.COMMIT, NO_METADATA),
+        ("cow", Action.COMMIT, {}),
+        ("mor", Action.DELTA_COMMIT, BUCKETS),
     ],
     ids=["cow", "cow-mdt", "mor-mdt"],
 )
@@ -143,8 +131,7 @@ def test_lakebed_rolls_back_a_failed_hudi_write(hudi: HudiPeer, golden_copy: Cal
     for listing in ("true", "false"):
         found = hudi.read(table, {"hoodie.metadata.enable": listing}, columns=COLUMNS)
         assert in_order(found["rows"]) == in_order(known)
-    kind = "MERGE_ON_READ" if client.config.is_mor else "COPY_ON_WRITE"
-    hudi.write(table, rows(NEW), options(name, kind, **FAILED[name]))
+    hudi.write(table, rows(NEW), options(name, client.config.table_type, **FAILED[name]))
     assert in_order(hudi.read(table, columns=COLUMNS)["rows"]) == in_order([*known, NEW])
 
 
@@ -165,7 +152,7 @@ def test_hudi_finishes_a_rollback_that_lakebed_began(hudi: HudiPeer, golden_copy
 
     lock = table / ".hoodie" / ".locks" / "table_lock.json"
     lock.unlink()  # Hudi runs without the lock here; a lock of the dead would not concern it
-    hudi.write(table, rows(NEW), options(name, "COPY_ON_WRITE"))
+    hudi.write(table, rows(NEW), options(name, "cow"))
     assert files_of(table, failed.requested_time) <= {f".hoodie/.heartbeat/{failed.requested_time}"}
     done = [i for i in MetaClient.open(storage).timeline if i.action is Action.ROLLBACK]
     assert len(done) == 1

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+from functools import partial
+from operator import add
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,26 +20,18 @@ from lakebed.model.actions import CleanMetadata
 from lakebed.model.finding import Finding, Severity
 from lakebed.model.instant import Action
 from lakebed.timeline.meta_client import MetaClient
-from tests.interop.client import HudiPeer, peer_python
+
+from .client import HudiPeer, peer_python
+from .hudi_writer import BUCKETS, COMPACTION, HIVE, NO_CLEANING, NO_METADATA, upsert_options
+from .plain_rows import COLUMNS, KEYED, SCHEMA, in_order, numbered, rows
 
 pytestmark = pytest.mark.interop
 
-COLUMNS = ["id", "ts", "p", "v"]
-SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("p", pa.string()), ("v", pa.int64())])
-NO_UPKEEP = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
+NO_UPKEEP = {**NO_CLEANING, "hoodie.archive.automatic": "false"}
 KINDS = {
     "cow": {"table_type": "cow", "index": "simple"},
     "mor": {"table_type": "mor", "index": "bucket", "num_buckets": 2},
 }
-
-
-def rows(*given: list[Any]) -> pa.Table:
-    columns = zip(*given, strict=True)
-    return pa.table({name: pa.array(c, f.type) for name, c, f in zip(COLUMNS, columns, SCHEMA, strict=True)})
-
-
-def in_order(found: list[list[Any]]) -> list[str]:
-    return sorted(map(json.dumps, found))
 
 
 def by_lakebed(path: Path, as_of: str | None = None) -> list[str]:
@@ -78,33 +71,19 @@ def client(path: Path) -> MetaClient:
 
 def make(path: Path, kind: str, writes: int) -> lakebed.Table:
     """A table that lakebed wrote, small in rows and long in commits."""
-    table = lakebed.create(
-        path, SCHEMA, record_key="id", partition_by="p", ordering="ts", log_format="v1", **KINDS[kind]
-    )
-    table.bulk_insert(rows(*([f"k{i:02d}", 1, f"p{i % 2}", i] for i in range(20))), options=NO_UPKEEP)
+    table = lakebed.create(path, SCHEMA, **KEYED, **KINDS[kind])
+    table.bulk_insert(rows(*numbered(range(20), 1, int)), options=NO_UPKEEP)
     for number in range(1, writes):
-        changed = [[f"k{i:02d}", 1 + number, f"p{i % 2}", 100 * number + i] for i in range(number % 3, 20, 4)]
+        changed = numbered(range(number % 3, 20, 4), 1 + number, partial(add, 100 * number))
         table.upsert(rows(*changed, [f"n{number}", 1, "p0", number]), options=NO_UPKEEP)
         if kind == "mor" and number % 4 == 0:
             table.services.compact()
     return table
 
 
-def write_options(kind: str, **more: str) -> dict[str, str]:
-    index = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"} if kind == "mor" else {}
-    return {
-        "hoodie.table.name": "t",
-        "hoodie.datasource.write.table.type": "MERGE_ON_READ" if kind == "mor" else "COPY_ON_WRITE",
-        "hoodie.datasource.write.operation": "upsert",
-        "hoodie.datasource.write.recordkey.field": "id",
-        "hoodie.datasource.write.partitionpath.field": "p",
-        "hoodie.datasource.write.precombine.field": "ts",
-        "hoodie.datasource.write.hive_style_partitioning": "true",
-        "hoodie.metadata.enable": "false",
-        "hoodie.embed.timeline.server": "false",
-        "hoodie.upsert.shuffle.parallelism": "2",
-        **index,
-    } | {key.replace("__", "."): value for key, value in more.items()}
+def write_options(kind: str) -> dict[str, str]:
+    """Hudi cleans and archives by itself here."""
+    return upsert_options("t", kind, **HIVE, **NO_METADATA, **(BUCKETS if kind == "mor" else {}))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -140,9 +119,7 @@ def test_hudi_goes_on_where_a_clean_and_an_archive_round_left_off(hudi: HudiPeer
     assert [row[shown["columns"].index("earliest_commit_to_retain")] for row in shown["rows"]] == [retained]
 
     keep = {"hoodie.clean.commits.retained": "2", "hoodie.keep.min.commits": "3", "hoodie.keep.max.commits": "4"}
-    compaction = (
-        {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "2"} if kind == "mor" else {}
-    )
+    compaction = {**COMPACTION, "hoodie.compact.inline.max.delta.commits": "2"} if kind == "mor" else {}
     options = {**write_options(kind), **keep, **compaction, "hoodie.clean.automatic": "true"}
     for number in range(3):
         hudi.write(path, rows(["k01", 90 + number, "p1", 9000 + number], [f"h{number}", 1, "p0", 1]), options)

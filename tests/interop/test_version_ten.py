@@ -4,7 +4,6 @@ their files, and after a downgrade they are tables of real Hudi.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,15 +12,12 @@ import pytest
 
 import lakebed
 
-from .checks import first
 from .client import HudiPeer, PeerError
+from .going_on import complaint_of, filled
 from .hudi_turn import run_turn
-from .kinds import Kind, create_arguments
-from .lakebed_workload import LakebedWorkload
+from .kinds import Kind
 from .rows import Answer
 from .rs_client import HudiRs
-from .write_checks import WriteJudge
-from .written_model import WrittenModel
 
 pytestmark = pytest.mark.interop
 SEED = 1
@@ -35,27 +31,11 @@ KINDS = [
 by_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
 
 
-@pytest.fixture
-def rs(tmp_path: Path) -> Iterator[HudiRs]:
-    with HudiRs(tmp_path) as reader:
-        yield reader
-
-
-def filled(path: Path, kind: Kind) -> LakebedWorkload:
-    """A table after some random writes, the last of them an upsert."""
-    table = lakebed.create(path, kind.schema(), **create_arguments(kind))
-    work = LakebedWorkload(kind, SEED, table, WrittenModel(kind))
-    work.load()
-    for name in (kind.operation, "delete_keys", "upsert"):
-        work.step(name)
-    return work
-
-
 @by_kind
 def test_both_refuse_a_table_of_version_ten(hudi: HudiPeer, rs: HudiRs, tmp_path: Path, kind: Kind) -> None:
     """By the version: not by chance, and not with an answer that lacks the logs."""
     path = tmp_path / "t"
-    work = filled(path, kind)
+    work = filled(path, kind, SEED)
     with pytest.raises(PeerError, match=r"(?i)version"):
         hudi.read(path)
     rows = work.table_of(work.mixed(late=False, marks=False))
@@ -72,7 +52,7 @@ def test_both_refuse_a_table_of_version_ten(hudi: HudiPeer, rs: HudiRs, tmp_path
 def test_any_parquet_reader_opens_the_files(tmp_path: Path, kind: Kind) -> None:
     """DuckDB shows the read-optimized rows of the base files, and what the last write changed, and deletes in logs."""
     path = tmp_path / "t"
-    work = filled(path, kind)
+    work = filled(path, kind, SEED)
     table = lakebed.open(path)
     slices = table.inspect.file_slices().to_pylist()
     bases = [str(path / piece["partition"] / piece["base_file"]) for piece in slices if piece["base_file"]]
@@ -95,23 +75,7 @@ def test_any_parquet_reader_opens_the_files(tmp_path: Path, kind: Kind) -> None:
 @by_kind
 def test_a_downgraded_table_goes_on_with_hudi(hudi: HudiPeer, rs: HudiRs, tmp_path: Path, kind: Kind) -> None:
     path = tmp_path / "t"
-    work = filled(path, kind)
+    work = filled(path, kind, SEED)
     work.table.services.downgrade(to=9)
-    nine = replace(kind, version=9)
-    model = work.model
-    model.settle(model.rows)
-    model.kind = work.kind = nine
-    judge = WriteJudge(hudi, rs, path, nine, model, work.instants)
-
-    def complaints() -> Iterator[str]:
-        yield from judge.everybody()
-        work.now += 10
-        rows = list({nine.record_key(row): row for row in work.mixed(late=False, marks=False)}.values())
-        turn = run_turn(hudi, path, nine, work.table_of(rows), "upsert", services=())
-        work.instants.append(turn.write)
-        model.upsert(rows)
-        yield from judge.everybody()
-        work.step("upsert")
-        yield from judge.everybody()
-
-    assert first(complaints()) == ""
+    work.model.settle(work.model.rows)
+    assert complaint_of(hudi, rs, path, work, replace(kind, version=9)) == ""

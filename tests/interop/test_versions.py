@@ -7,7 +7,6 @@ of Hudi, one for each payload class that it ships, are converted by both, and th
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,14 +18,11 @@ from lakebed.format.names import PROPERTIES_FILE
 from lakebed.format.table_files import parse_properties
 from tests.golden.rows import expected_rows, rows_of
 
-from .checks import first
 from .client import HudiPeer
-from .hudi_turn import run_turn
-from .kinds import Kind, create_arguments
-from .lakebed_workload import LakebedWorkload
+from .going_on import complaint_of, filled
+from .hudi_writer import COMPACTION, NO_METADATA, WRITE, upsert_options
+from .kinds import Kind
 from .rs_client import HudiRs
-from .write_checks import WriteJudge
-from .written_model import WrittenModel
 
 pytestmark = pytest.mark.interop
 SEED = 2
@@ -39,12 +35,6 @@ WAYS = [
 ]
 
 
-@pytest.fixture
-def rs(tmp_path: Path) -> Iterator[HudiRs]:
-    with HudiRs(tmp_path) as reader:
-        yield reader
-
-
 def go(table: lakebed.Table, to: int) -> None:
     services = table.services
     (services.upgrade if table.config.version < to else services.downgrade)(to)
@@ -55,34 +45,13 @@ def test_a_converted_table_goes_on_with_hudi(
     hudi: HudiPeer, rs: HudiRs, tmp_path: Path, kind: Kind, stops: tuple[int, ...]
 ) -> None:
     path = tmp_path / "t"
-    table = lakebed.create(path, kind.schema(), **create_arguments(kind))
-    work = LakebedWorkload(kind, SEED, table, WrittenModel(kind))
-    work.load()
-    for name in (kind.operation, "delete_keys", "upsert"):
-        work.step(name)
+    work = filled(path, kind, SEED)
     for stop in stops:
         go(work.table, stop)
-    now = replace(kind, version=stops[-1])
-    model = work.model
     if 10 in (kind.version, *stops):
-        model.settle(model.rows)
-    model.kind = work.kind = now
-    judge = WriteJudge(hudi, rs, path, now, model, work.instants)
-
-    def complaints() -> Iterator[str]:
-        yield from judge.everybody()
-        work.now += 10
-        rows = list({now.record_key(row): row for row in work.mixed(late=False, marks=False)}.values())
-        turn = run_turn(hudi, path, now, work.table_of(rows), "upsert", services=("compact",))
-        work.instants.append(turn.write)
-        model.upsert(rows)
-        if turn.compacted:
-            model.settle(model.rows)
-        yield from judge.everybody()
-        work.step("upsert")
-        yield from judge.everybody()
-
-    assert first(complaints()) == ""
+        work.model.settle(work.model.rows)
+    now = replace(kind, version=stops[-1])
+    assert complaint_of(hudi, rs, path, work, now, services=("compact",)) == ""
 
 
 MODEL = "org.apache.hudi.common.model."
@@ -117,15 +86,11 @@ def hudi_rows(hudi: HudiPeer, path: Path) -> list[list[object]]:
 def test_both_convert_alike(hudi: HudiPeer, tmp_path: Path, name: str, version: int) -> None:
     payload, ordering = PAYLOADS[name]
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    options = {
-        "hoodie.table.name": "t",
-        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
-        "hoodie.datasource.write.recordkey.field": "id",
-        "hoodie.datasource.write.partitionpath.field": "",
-        "hoodie.datasource.write.precombine.field": ordering,
-        "hoodie.datasource.write.payload.class": payload,
+    options = upsert_options("t", "mor", **NO_METADATA) | {
+        f"{WRITE}partitionpath.field": "",
+        f"{WRITE}precombine.field": ordering,
+        f"{WRITE}payload.class": payload,
         "hoodie.compaction.payload.class": payload,
-        "hoodie.metadata.enable": "false",
         "hoodie.write.table.version": str(version),
         "hoodie.write.auto.upgrade": "false",
     }
@@ -143,12 +108,8 @@ def test_both_convert_alike(hudi: HudiPeer, tmp_path: Path, name: str, version: 
     assert properties(ours) == properties(theirs)
     assert properties(ours)["hoodie.table.version"] == str(other)
     assert hudi_rows(hudi, ours) == before, "with logs that are not merged"
-    now = {**options, "hoodie.write.table.version": str(other), "hoodie.compact.inline": "true"}
-    hudi.write(
-        ours,
-        rows(("a", 9, 7, None, "U"), ("d", 9, 8, "d", "I")),
-        {**now, "hoodie.compact.inline.max.delta.commits": "1"},
-    )
+    now = {**options, **COMPACTION, "hoodie.write.table.version": str(other)}
+    hudi.write(ours, rows(("a", 9, 7, None, "U"), ("d", 9, 8, "d", "I")), now)
     after = hudi_rows(hudi, ours)
     assert len({row[0] for row in after}) == len(after)
     assert ["d", 9, 8, "d", "I"] in after

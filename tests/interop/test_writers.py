@@ -32,6 +32,7 @@ from lakebed.model.schema import table_avro
 from lakebed.storage.local import LocalStorage
 
 from .client import HudiPeer, PeerError, peer_python
+from .hudi_writer import INDEX_OPTIONS, NO_CLEANING, NO_METADATA, WRITE, upsert_options
 from .rows import Answer, from_arrow, from_json, row_difference, schema_difference
 
 pytestmark = pytest.mark.interop
@@ -58,7 +59,6 @@ SCHEMA = pa.schema(
         ("ms", pa.map_(pa.string(), pa.struct([("z", pa.float64())]))),
     ]
 )
-WRITE = "hoodie.datasource.write."
 
 
 def row(number: int, ts: int, *, holes: bool) -> dict[str, Any]:
@@ -178,22 +178,12 @@ class Table:
         return begin
 
 
-def options(kind: str, index: str = "SIMPLE") -> dict[str, str]:
-    return {
-        "hoodie.table.name": "t",
-        f"{WRITE}table.type": kind,
-        f"{WRITE}recordkey.field": "id",
-        f"{WRITE}precombine.field": "ts",
+def options(table_type: str, index: str = "simple") -> dict[str, str]:
+    return upsert_options("t", table_type, **NO_METADATA, **NO_CLEANING, **INDEX_OPTIONS[index]) | {
         f"{WRITE}partitionpath.field": "",
         f"{WRITE}keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
-        f"{WRITE}operation": "upsert",
         "hoodie.write.table.version": "9",
-        "hoodie.index.type": index,
-        "hoodie.metadata.enable": "false",
-        "hoodie.embed.timeline.server": "false",
-        "hoodie.clean.automatic": "false",
         "hoodie.archive.automatic": "false",
-        "hoodie.upsert.shuffle.parallelism": "2",
     }
 
 
@@ -210,16 +200,16 @@ def by_id(answer: Answer) -> dict[str, dict[str, Any]]:
 
 
 def compact(hudi: HudiPeer, table: Table) -> None:
-    how = {"hoodie.compact.inline.max.delta.commits": "1", "hoodie.metadata.enable": "false"}
+    how = {**NO_METADATA, "hoodie.compact.inline.max.delta.commits": "1"}
     hudi.call("run_compaction", table.root, {**how, "hoodie.embed.timeline.server": "false"}, op="scheduleandexecute")
 
 
-@pytest.mark.parametrize("index", ["SIMPLE", "BLOOM"])
+@pytest.mark.parametrize("index", ["simple", "bloom"])
 def test_hudi_reads_and_merges_our_base_files(hudi: HudiPeer, tmp_path: Path, index: str) -> None:
     table = Table(tmp_path / "t", "COPY_ON_WRITE", holes=False)
     table.base(range(100), 10)
     assert len(assert_same(table, hudi).rows) == 100
-    hudi.write(table.root, table.incoming(range(50, 150), 20), options("COPY_ON_WRITE", index))
+    hudi.write(table.root, table.incoming(range(50, 150), 20), options("cow", index))
     merged = by_id(assert_same(table, hudi))
     assert len(merged) == 150, "a key that an index missed would be there twice"
     assert sum(one["ts"] == 20 for one in merged.values()) == 100
@@ -237,7 +227,7 @@ def test_hudi_reads_upserts_and_compacts_our_logs(
     read = by_id(assert_same(table, hudi))
     assert {"k0070", "k0072"}.isdisjoint(read)
     assert (len(read), read["k0071"]["ts"], read["k0030"]["ts"]) == (98, 10, 20)
-    hudi.write(table.root, table.incoming(range(50, 70), 30), options("MERGE_ON_READ"))
+    hudi.write(table.root, table.incoming(range(50, 70), 30), options("mor"))
     assert_same(table, hudi)
     compact(hudi, table)
     after = by_id(assert_same(table, hudi))
@@ -276,12 +266,12 @@ def test_what_hudi_refuses(hudi: HudiPeer, tmp_path: Path) -> None:
     bare = Table(tmp_path / "bare", "COPY_ON_WRITE", holes=False)
     bare.base(range(10), 10, bloom_filter=False)
     with pytest.raises(PeerError):
-        hudi.write(bare.root, bare.incoming(range(5), 20), options("COPY_ON_WRITE", "BLOOM"))
+        hudi.write(bare.root, bare.incoming(range(5), 20), options("cow", "bloom"))
     holes = Table(tmp_path / "holes", "COPY_ON_WRITE")
     holes.base(range(10), 10)
     assert len(assert_same(holes, hudi).rows) == 10
     with pytest.raises(PeerError):
-        hudi.write(holes.root, holes.incoming(range(5), 20), options("COPY_ON_WRITE"))
+        hudi.write(holes.root, holes.incoming(range(5), 20), options("cow"))
 
 
 @pytest.fixture

@@ -322,11 +322,16 @@ def test_a_python_function_folds_like_the_model(runs: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("rule", [*RULES[:3], *FILLING[2:]], ids=lambda rule: f"{rule.mode}-{rule.partial_update}")
-@settings(LOOSE, max_examples=30)
+@settings(LOOSE, max_examples=60)
 @given(runs=histories())
 def test_a_log_that_arrives_twice_counts_once(rule: MergeRule, runs: list[Any]) -> None:
     ordered = [run for run, _ in runs]
     if not ordered or ordered[-1].is_base:
         return
+    if rule.partial_update is not None:  # a version that lost to a delete may fill the one that came after it
+        keys = [row[rule.key] for row in runs[-1][1]]
+        ordered_rows = all(row.get(name) is not None for _, rows in runs for row in rows for name in rule.ordering)
+        if len(set(keys)) < len(keys) or not ordered_rows:
+            return
     twice = got(sorted_merge([*ordered, ordered[-1]], rule, SCHEMA, memory=64 << 20))
     assert twice == got(sorted_merge(ordered, rule, SCHEMA, memory=64 << 20))

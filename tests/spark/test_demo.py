@@ -10,12 +10,10 @@ import pytest
 from lakebed.cli.demo import tour
 from lakebed.cli.demo_orders import SCHEMA, batches, orders
 from lakebed.spark.demo import orders as spark_orders
-from lakebed.spark.demo import was_running
 from tests.golden.rows import rows_of
 
 
 def test_orders_are_the_same_in_spark(spark: Any) -> None:
-    assert was_running()
     batch = batches(1000)[3]
     ours = orders(batch.numbers, batch.version)
     theirs = spark_orders(spark, batch.numbers, batch.version).toArrow()

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-import lakebed
 from lakebed.spark import exchange
 from tests.spark.tables import assert_same, frame, rows
-from tests.spark.test_write import JOB, KINDS, assert_numbers_unique, content, new_table
+from tests.spark.writes import (
+    JOB,
+    KINDS,
+    assert_numbers_unique,
+    content,
+    failing_once,
+    is_first_attempt,
+    new_table,
+    nothing_left_of_refused_rows,
+    refuse_nulls_in_the_ordering,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -76,19 +84,10 @@ def test_what_goes_by_the_shuffle(tmp_path: Path, spark: Any, every_size: list[i
 
 
 def test_wrong_rows_leave_no_trace(tmp_path: Path, spark: Any, every_size: list[int]) -> None:
-    from pyspark.sql import functions as F
-
-    table = new_table(tmp_path / "t")
-    table.upsert(frame(spark, rows(range(5))), options=JOB)
-    before = content(table)
-    bad = frame(spark, rows(range(5, 20)))
-    with pytest.raises(lakebed.InvalidRequest, match="'version' is null"):
-        table.upsert(bad.withColumn("version", F.when(F.col("small") > 0, F.col("version"))), options=JOB)
-    assert len(every_size) == 2
-    assert content(table.refresh()) == before
+    with nothing_left_of_refused_rows(spark, tmp_path / "t") as (table, bad):
+        refuse_nulls_in_the_ordering(table, bad)
+        assert len(every_size) == 2
     assert not left_behind(tmp_path / "t")
-    files = [path for path in (tmp_path / "t").rglob("*.parquet") if ".hoodie" not in path.parts]
-    assert len(files) == table.inspect.file_slices().num_rows
 
 
 def test_lost_attempts_count_for_nothing(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,30 +106,9 @@ def test_lost_attempts_count_for_nothing(tmp_path: Path, spark: Any, monkeypatch
     assert not left_behind(tmp_path / "t")
 
 
-def failing_once(make: Any) -> Any:
-    def made(task: Any) -> Any:
-        work = make(task)
-
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            from pyspark import TaskContext
-
-            done = list(work(batches))
-            context = TaskContext.get()
-            if context is not None and context.attemptNumber() == 0:
-                raise OSError("the executor is gone")
-            yield from done
-
-        return run
-
-    return made
-
-
 class FailingGroup(exchange._WriteGroup):
     def run(self) -> Any:
-        from pyspark import TaskContext
-
         done = exchange._WriteGroup.run(self)
-        context = TaskContext.get()
-        if context is not None and context.attemptNumber() == 0:
+        if is_first_attempt():
             raise OSError("the executor is gone")
         return done

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +14,18 @@ import pytest
 import lakebed
 from tests.golden.rows import rows_of
 from tests.spark.tables import SCHEMA, assert_same, frame, rows
-
-JOB = {"lakebed.spark.driver.rows": "0"}
-"""Always a Spark job, however few the rows."""
-SETTINGS: dict[str, Any] = {"record_key": "id", "partition_by": "part", "ordering": "version", "num_buckets": 2}
-
-
-def new_table(path: Path, **kwargs: Any) -> lakebed.Table:
-    return lakebed.create(path, SCHEMA, **{**SETTINGS, **kwargs})
-
-
-def content(table: lakebed.Table) -> list[list[Any]]:
-    return rows_of(table.scan(columns=SCHEMA.names).to_arrow(), SCHEMA.names)
-
-
-def assert_numbers_unique(table: lakebed.Table) -> None:
-    found = table.scan(columns=["_hoodie_commit_seqno"]).to_arrow().column(0).to_pylist()
-    assert len(set(found)) == len(found)
-
-
-NO_META_FIELDS = {"hoodie.populate.meta.fields": "false"}
-KINDS: dict[str, dict[str, Any]] = {
-    "bucket": {},
-    "v1 logs": {"log_format": "v1"},
-    "cow bucket": {"table_type": "cow"},
-    "cow simple": {"table_type": "cow", "index": "simple", "num_buckets": None},
-    "consistent": {"index": "consistent_bucket"},
-    "global": {"index": "global_simple", "num_buckets": None},
-    "no meta fields": {"properties": NO_META_FIELDS},
-    "no meta fields, simple": {"properties": NO_META_FIELDS, "index": "simple", "num_buckets": None},
-}
+from tests.spark.writes import (
+    JOB,
+    KINDS,
+    SETTINGS,
+    assert_numbers_unique,
+    content,
+    failing_once,
+    new_table,
+    nothing_left_of_refused_rows,
+    refuse_nulls_in_the_ordering,
+    with_nulls,
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,21 +89,34 @@ def test_small_frames_are_written_by_the_driver(tmp_path: Path, spark: Any) -> N
 
 
 def test_wrong_rows_are_told_as_without_spark_and_leave_no_trace(tmp_path: Path, spark: Any) -> None:
-    from pyspark.sql import functions as F
+    with nothing_left_of_refused_rows(spark, tmp_path / "t") as (table, bad):
+        refuse_nulls_in_the_ordering(table, bad)
+        with pytest.raises(lakebed.InvalidRequest, match="id"):
+            table.upsert(with_nulls(bad, "id"), options=JOB)
+        with pytest.raises(lakebed.InvalidRequest, match="lacks the column 'part'"):
+            table.upsert(bad.drop("part"), options=JOB)
 
-    table = new_table(tmp_path / "t")
-    table.upsert(frame(spark, rows(range(5))), options=JOB)
-    before = content(table)
-    bad = frame(spark, rows(range(5, 20)))
-    with pytest.raises(lakebed.InvalidRequest, match="'version' is null"):
-        table.upsert(bad.withColumn("version", F.when(F.col("small") > 0, F.col("version"))), options=JOB)
-    with pytest.raises(lakebed.InvalidRequest, match="id"):
-        table.upsert(bad.withColumn("id", F.when(F.col("small") > 0, F.col("id"))), options=JOB)
-    with pytest.raises(lakebed.InvalidRequest, match="lacks the column 'part'"):
-        table.upsert(bad.drop("part"), options=JOB)
-    assert content(table.refresh()) == before
-    files = [path for path in (tmp_path / "t").rglob("*.parquet") if ".hoodie" not in path.parts]
-    assert len(files) == len(set(map(Path, table.inspect.file_slices().column("base_file").to_pylist())))
+
+@pytest.mark.parametrize("options", [JOB, {}], ids=["as a job", "in the driver"])
+@pytest.mark.parametrize("index", ["BLOOM", "GLOBAL_BLOOM"])
+def test_an_index_by_keys_that_are_not_stored(
+    index: str, options: dict[str, str], tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused before anything is written, and before Spark does anything."""
+    table = new_table(tmp_path / "t", **KINDS["no meta fields, simple"])
+    table.bulk_insert(rows(range(5)))
+    before = {file for file in (tmp_path / "t").rglob("*") if file.is_file()}
+    given = frame(spark, rows(range(3, 9), 2))
+    asked = {**options, "hoodie.index.type": index}
+    with monkeypatch.context() as patch:
+        patch.setattr("lakebed.spark.write_job.rows_if_few", pytest.fail)
+        with pytest.raises(lakebed.InvalidRequest, match=f"{index} needs keys in files"):
+            table.upsert(given, options=asked)
+        with pytest.raises(lakebed.InvalidRequest, match=f"{index} needs keys in files"):
+            lakebed.open(tmp_path / "t", options=asked).bulk_insert(given)
+    assert {file for file in (tmp_path / "t").rglob("*") if file.is_file()} == before
+    table.upsert(given, options={**options, "hoodie.index.type": "GLOBAL_SIMPLE"})
+    assert table.scan().count() == 9
 
 
 def test_a_task_that_fails_after_writing_leaves_nothing_behind(
@@ -142,31 +136,6 @@ def test_a_task_that_fails_after_writing_leaves_nothing_behind(
     assert table.scan().count() == 50
     assert_numbers_unique(table)
     assert_same(spark, table.scan())
-
-
-def failing_once(make: Any, marker: Path) -> Any:
-    """Tasks that write their files and then fail, the first time."""
-
-    def made(task: Any) -> Any:
-        work = make(task)
-
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            from pyspark import TaskContext
-
-            from lakebed.spark.runner import outcome
-
-            done = list(work(batches))
-            context = TaskContext.get()
-            if context is not None and context.attemptNumber() == 0 and done:
-                files = outcome(done[0].column(0)[0].as_py())
-                with marker.open("a") as log:
-                    log.write("".join(f"{file.stat.path}\n" for file in files))
-                raise OSError("the executor is gone")
-            yield from done
-
-        return run
-
-    return made
 
 
 @pytest.mark.parametrize("kind", ["bucket", "v1 logs", "cow bucket"])

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import lakebed
+from lakebed.cli import engine
 from lakebed.cli.main import app
 from lakebed.errors import InvalidRequest
 
@@ -69,3 +70,24 @@ def test_only_when_it_is_due(path: str) -> None:
 def test_refused(path: str) -> None:
     with pytest.raises(InvalidRequest, match="no compaction strategy"):
         run(path, "--strategy", "sideways")
+
+
+@pytest.mark.parametrize("command", ["compact", "cluster", "downgrade", "services --once"])
+def test_spark_is_not_installed_or_finds_no_java(path: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = actions(path)
+    name, *more = command.split()
+
+    def refused(master: str) -> str:
+        with pytest.raises(InvalidRequest) as error:
+            CliRunner().invoke(app, [name, path, *more, "--spark", master], catch_exceptions=False)
+        return str(error.value)
+
+    monkeypatch.setattr(engine, "find_spec", lambda name: None)
+    assert "--spark local[2] cannot run" in refused("local[2]")
+    assert "pip install 'lakebed[spark]'" in refused("sc://host")
+    monkeypatch.setattr(engine, "find_spec", lambda name: name)
+    monkeypatch.setattr(engine.shutil, "which", lambda name: None)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert "no Java found" in refused("spark://host:7077")
+    assert engine.why_no_spark("sc://host") is None, "a Connect server has its own"
+    assert actions(path) == before

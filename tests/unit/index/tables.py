@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from lakebed.config.options import ReadOptions
 from lakebed.index.locations import IndexContext
-from lakebed.merge.file_group_reader import FileGroupReader, ReadSplit
+from lakebed.merge.file_group_reader import FileGroupReader
+from lakebed.merge.table_shape import ReadSplit
 from lakebed.model.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY
 from lakebed.read.shape import table_shape
 from lakebed.runner import LocalRunner

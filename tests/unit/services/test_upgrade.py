@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import lakebed
@@ -362,6 +363,50 @@ def test_single_keys_in_the_plain_form(tmp_path: Path) -> None:
         assert table.scan().count() == 1
         with pytest.raises(InvalidRequest, match="single key"):
             table.services.downgrade(8)
+
+
+MYSQL = {
+    "hoodie.table.legacy.payload.class": "org.apache.hudi.common.model.debezium.MySqlDebeziumAvroPayload",
+    "hoodie.record.merge.property.hoodie.payload.delete.field": "_change_operation_type",
+    "hoodie.record.merge.property.hoodie.payload.delete.marker": "d",
+}
+EVENT = {"id": "a", "_change_operation_type": "c", "_event_bin_file": "bin.1", "_event_pos": 7, "_event_seq": "1.7"}
+
+
+def events(path: Path, log_format: str, *rows: dict[str, Any]) -> lakebed.Table:
+    """A table of version 9 or 10 with events of MySQL's; the columns are those of the first."""
+    data = pa.Table.from_pylist(list(rows))
+    ordering = ["_event_bin_file", "_event_pos"]
+    table = lakebed.create(
+        path, data.schema, record_key="id", ordering=ordering, log_format=log_format, properties=MYSQL
+    )
+    table.upsert(data)
+    return table
+
+
+@pytest.mark.parametrize("log_format", ["v1", "v2"])
+def test_events_that_version_8_could_not_order(log_format: str, tmp_path: Path) -> None:
+    """Hudi's payload class for MySQL takes the order from a column that later versions do without."""
+    kept = {name: value for name, value in EVENT.items() if name != "_event_seq"}
+    for number, (rows, why) in enumerate(
+        [
+            ([kept], "no such column"),
+            ([EVENT, {**EVENT, "id": "b", "_event_seq": None}], "'_event_seq', which is null in 1 rows"),
+        ]
+    ):
+        table = events(tmp_path / str(number), log_format, *rows)
+        path = tmp_path / str(number)
+        before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+        with pytest.raises(InvalidRequest, match=why) as refused:
+            table.services.downgrade(8)
+        assert "_event_bin_file, _event_pos" in str(refused.value.hint)
+        assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
+    table = events(tmp_path / "t", log_format, EVENT, {**EVENT, "id": "b"})
+    table.services.downgrade(8)
+    assert table.config.properties["hoodie.table.precombine.field"] == "_event_seq"
+    table.services.upgrade(9)
+    assert table.config.ordering_fields == ("_event_bin_file", "_event_pos")
+    assert table.scan().count() == 2
 
 
 def test_definitions_of_indexes_get_a_version() -> None:

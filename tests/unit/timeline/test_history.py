@@ -18,6 +18,7 @@ from lakebed.model.instant import Action, Instant, State
 from lakebed.storage.local import LocalStorage
 from lakebed.storage.memory import MemoryStorage
 from lakebed.timeline.history import History
+from lakebed.timeline.timeline import Timeline
 
 FOLDER = ".hoodie/timeline/history"
 MAINT = "mor_maint_v9"
@@ -86,7 +87,7 @@ def test_golden_instants_and_bodies(maint: History) -> None:
 def test_ranges_of_begin_skip_files_by_name(golden: Callable[[str], Path]) -> None:
     history = History.load(LocalStorage(golden(MAINT)))
     assert history.table("20261115102833000").num_rows == 3
-    assert [path for path, _ in history._times] == [f"{FOLDER}/20261115102833315_20261115102835670_0.parquet"]
+    assert [path for path, _ in history._reader._times] == [f"{FOLDER}/20261115102833315_20261115102835670_0.parquet"]
     assert history.table("20261115102820297", "20261115102824454")["requested_time"].to_pylist() == [
         "20261115102820297",
         "20261115102822450",
@@ -116,6 +117,16 @@ def test_overlapping_levels_count_once(tmp_path: Path) -> None:
     history = History.load(LocalStorage(tmp_path))
     assert history.table()["requested_time"].to_pylist() == [t(0), t(1), t(2), t(3)]
     assert len(history.timeline()) == 4 and len(history.find(t(3))) == 1
+
+
+def test_a_timeline_is_the_same_with_and_without_begins_that_repeat(tmp_path: Path, maint: History) -> None:
+    assert maint.timeline() == Timeline.of(maint.timeline())
+    rows = [(t(1), t(2), "commit"), (t(1), t(3), "savepoint"), (t(4), t(5), "commit"), (t(4), t(6), "compaction")]
+    write_history(tmp_path, {f"{t(1)}_{t(4)}_0.parquet": rows})
+    found = History.load(LocalStorage(tmp_path)).timeline()
+    assert [(i.requested_time, str(i.action), i.completion_time) for i in found] == [
+        (begin, word, done) for begin, done, word in rows[:3]
+    ]
 
 
 @pytest.mark.parametrize("version", [None, "", "eleven"])
@@ -149,7 +160,7 @@ def test_a_listed_file_that_is_missing_is_named(golden_copy: Callable[[str], Pat
     root = golden_copy(MAINT)
     (root / FOLDER / "20261115102824454_20261115102832243_1.parquet").unlink()
     with pytest.raises(CorruptTable, match="20261115102824454_20261115102832243_1") as caught:
-        History.load(LocalStorage(root))
+        History.load(LocalStorage(root)).table()
     assert caught.value.file == f"{FOLDER}/20261115102824454_20261115102832243_1.parquet"
 
 
@@ -158,7 +169,7 @@ def test_a_file_of_another_length_is_named(golden_copy: Callable[[str], Path]) -
     with (root / FOLDER / "20261115102833315_20261115102835670_0.parquet").open("ab") as file:
         file.write(b"x")
     with pytest.raises(CorruptTable, match="4002 bytes where manifest_9 says 4001"):
-        History.load(LocalStorage(root))
+        History.load(LocalStorage(root)).table()
 
 
 def test_a_manifest_cannot_point_outside(golden_copy: Callable[[str], Path]) -> None:

@@ -178,6 +178,7 @@ def test_the_order_of_rows_is_judged_by_the_keys_that_their_columns_make() -> No
         ({"record_key": None, "ordering": None, "index": "simple"}, "needs a record key"),
         ({"index": "bloom"}, "needs keys in files"),
         ({"index": "global_bloom"}, "needs keys in files"),
+        ({"properties": {"hoodie.index.type": "BLOOM"}}, "needs keys in files"),
         (
             {
                 "partition_by": "ts",
@@ -246,3 +247,37 @@ def test_a_write_cannot_change_its_mind_about_meta_fields(off: bool) -> None:
     with pytest.raises(lakebed.InvalidRequest, match=r"was made with hoodie\.populate\.meta\.fields"):
         t.insert(table(row("y")), options={"hoodie.populate.meta.fields": str(off).lower()})
     assert files(t) == before
+
+
+@pytest.mark.parametrize("where", ["open", "write"])
+@pytest.mark.parametrize("kind", ["BLOOM", "global_bloom"])
+def test_an_index_by_stored_keys_is_refused_before_anything_is_written(kind: str, where: str) -> None:
+    t = bare(index="simple")
+    t.insert(table(row("x")))
+    before, asked = files(t), {"hoodie.index.type": kind}
+    opened = lakebed.open(t.url, options=asked if where == "open" else None)
+    given = asked if where == "write" else None
+    for request in (
+        lambda: opened.upsert(table(row("y")), options=given),
+        lambda: opened.insert(table(row("y")), options=given),
+        lambda: opened.delete(keys=["x"], options=given),
+        lambda: opened.update(set={"v": "1"}, options=given),
+        lambda: opened.merge(table(row("y")), on="t.id = s.id", options=given).when_not_matched_insert_all().execute(),
+    ):
+        with pytest.raises(lakebed.InvalidRequest, match=f"index.type={kind.upper()} needs keys in files") as refusal:
+            request()
+        assert "SIMPLE, GLOBAL_SIMPLE, BUCKET" in (refusal.value.hint or "")
+    assert files(t) == before
+    t.upsert(table(row("y")), options={"hoodie.index.type": "GLOBAL_SIMPLE"})
+    with_fields = make(index="simple")
+    with_fields.upsert(table(row("y")), options=asked)
+    assert values(t, "id") == [("x",), ("y",)]
+
+
+def test_a_refused_write_leaves_the_metadata_table(golden_copy: Callable[[str], Path]) -> None:
+    path = golden_copy("cow_virtualkeys_v9")
+    t = lakebed.open(path, drop_metadata=True)
+    with pytest.raises(lakebed.InvalidRequest, match="needs keys in files"):
+        t.delete(keys=["k1"], options={"hoodie.index.type": "BLOOM"})
+    assert lakebed.open(path).config.metadata_partitions
+    assert (path / ".hoodie/metadata").exists()

@@ -1,0 +1,164 @@
+"""Reading one file of the history: only the row groups and columns that are needed, and only rows that can be.
+
+    <minBegin>_<maxBegin>_<level>.parquet
+        instantTime, completionTime, action: string    metadata, plan: bytes (whole timeline files)    version: int32
+
+Bodies are large and times are small: unless bodies are asked for, only the three text columns are read. Row groups are
+chosen by the statistics of the begins. Everything that comes out is checked once, here: begins and names are there,
+times are times, and actions of a word from the future are left out.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakebed.errors import CorruptTable
+from lakebed.storage.storage import Storage
+from lakebed.timeline.clock import comparable
+from lakebed.timeline.history_columns import (
+    ACTION,
+    BODIES_SCHEMA,
+    COMPLETED,
+    KNOWN_ACTIONS,
+    REQUESTED,
+    STORED,
+    TIMES_SCHEMA,
+    are_times,
+    within,
+)
+from lakebed.timeline.history_files import HistoryFile
+
+_BEGIN = "instantTime"
+SORTED_KEY = "lakebed.history.sorted"
+"""Footer key of files whose rows ascend by begin throughout, so that row groups are found by halving."""
+
+
+class HistoryReader:
+    """Reads files of one version of the history; footers and times are kept. Threads may share one."""
+
+    def __init__(self, storage: Storage, manifest: str):
+        self.storage = storage
+        self.manifest = manifest
+        self._footers: dict[str, pq.FileMetaData] = {}
+        self._times: dict[tuple[str, tuple[int, ...] | None], pa.Table] = {}
+        self._lock = threading.Lock()
+
+    def times(self, file: HistoryFile, low: str | None = None, high: str | None = None) -> pa.Table:
+        """Begin, completion and action of the rows with a begin in [low, high]."""
+        everything = low is None and high is None
+        groups = None if everything else tuple(self._row_groups(file, low, high))
+        return within(self._group_times(file, groups), REQUESTED, low, high)
+
+    def bodies(self, file: HistoryFile, low: str | None, high: str | None, actions: pa.Array | None) -> pa.Table:
+        """The same of these actions with their bodies, None for all actions.
+
+        Row groups without such an action are found out by their small columns, so their large ones are not read.
+        """
+        groups = self._row_groups(file, low, high)
+        if actions is not None:
+            groups = [number for number in groups if self._has(file, number, actions, low, high)]
+        if not groups:
+            return BODIES_SCHEMA.empty_table()
+        table = within(self._read(file, BODIES_SCHEMA, groups), REQUESTED, low, high)
+        return table if actions is None else table.filter(pc.is_in(table[ACTION], actions))
+
+    def stored(self, file: HistoryFile) -> Iterator[pa.Table]:
+        """The rows a row group at a time, untouched: whoever copies them keeps words it does not know."""
+        with self._opened(file) as parquet:
+            for number in range(parquet.num_row_groups):
+                yield parquet.read_row_group(number)
+
+    def _has(self, file: HistoryFile, group: int, actions: pa.Array, low: str | None, high: str | None) -> bool:
+        times = within(self._group_times(file, (group,)), REQUESTED, low, high)
+        return bool(pc.any(pc.is_in(times[ACTION], actions)).as_py())
+
+    def _group_times(self, file: HistoryFile, groups: tuple[int, ...] | None) -> pa.Table:
+        with self._lock:
+            known = self._times.get((file.path, groups))
+        if known is None:
+            known = self._read(file, TIMES_SCHEMA, groups)
+            with self._lock:
+                self._times[(file.path, groups)] = known
+        return known
+
+    def _row_groups(self, file: HistoryFile, low: str | None, high: str | None) -> list[int]:
+        """The row groups that may hold begins in [low, high], by their statistics."""
+        with self._lock:
+            footer = self._footers.get(file.path)
+        if footer is None:
+            with self._opened(file) as parquet:
+                footer = parquet.metadata
+            with self._lock:
+                self._footers[file.path] = footer
+        groups = range(footer.num_row_groups)
+        if SORTED_KEY.encode() in (footer.metadata or {}):
+            first = bisect_left(groups, True, key=lambda number: not _is_below(footer, number, low))
+            last = bisect_left(groups, True, key=lambda number: _is_above(footer, number, high))
+            return list(groups[first:last])
+        return [n for n in groups if not _is_below(footer, n, low) and not _is_above(footer, n, high)]
+
+    @contextmanager
+    def _opened(self, file: HistoryFile) -> Iterator[pq.ParquetFile]:
+        with self._lock:
+            footer = self._footers.get(file.path)
+        try:
+            with self.storage.open_input(file.path, file.size) as source:
+                size = source.size()
+                if size != file.size:
+                    problem = f"the history file has {size} bytes where {self.manifest} says {file.size}"
+                    raise CorruptTable(problem, file=file.path)
+                with pq.ParquetFile(source, metadata=footer) as parquet:
+                    yield parquet
+        except FileNotFoundError:
+            raise file.missing() from None
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise CorruptTable(f"the history file cannot be read: {error}", file=file.path) from error
+
+    def _read(self, file: HistoryFile, schema: pa.Schema, groups: Sequence[int] | None = None) -> pa.Table:
+        """Some columns under our names and types, rows of unknown action words dropped."""
+        columns = [name for name, ours in STORED.items() if ours in schema.names]
+        with self._opened(file) as parquet:
+            missing = set(columns) - set(parquet.schema_arrow.names)
+            if missing:
+                raise CorruptTable(f"the history file has no column {', '.join(sorted(missing))}", file=file.path)
+            table = parquet.read(columns) if groups is None else parquet.read_row_groups(list(groups), columns)
+            table = table.rename_columns([STORED[name] for name in table.column_names]).select(schema.names)
+            table = table if table.schema.equals(schema) else table.cast(schema)
+        if table[REQUESTED].null_count or table[ACTION].null_count:
+            raise CorruptTable("the history file holds an action without begin or name", file=file.path)
+        if table[COMPLETED].null_count:
+            completion = pc.coalesce(table[COMPLETED], table[REQUESTED])
+            table = table.set_column(1, TIMES_SCHEMA.field(COMPLETED), completion)
+        if not (are_times(table[REQUESTED]) and are_times(table[COMPLETED])):
+            raise CorruptTable("the history file holds a time that is none", file=file.path)
+        known = pc.is_in(table[ACTION], KNOWN_ACTIONS)
+        return table if pc.all(known, min_count=0).as_py() else table.filter(known)
+
+
+def _is_below(footer: pq.FileMetaData, group: int, low: str | None) -> bool:
+    """Whether all begins of a row group are known to lie before `low`."""
+    if low is None:
+        return False
+    statistics = _begin_statistics(footer, group)
+    return statistics is not None and comparable(str(statistics.max)) < comparable(low)
+
+
+def _is_above(footer: pq.FileMetaData, group: int, high: str | None) -> bool:
+    """Whether all begins of a row group are known to lie behind `high`."""
+    if high is None:
+        return False
+    statistics = _begin_statistics(footer, group)
+    return statistics is not None and comparable(str(statistics.min)) > comparable(high)
+
+
+def _begin_statistics(footer: pq.FileMetaData, group: int) -> pq.Statistics | None:
+    column = footer.row_group(group).column(0)
+    found = column.statistics if column.path_in_schema == _BEGIN else None
+    return found if found is not None and found.has_min_max else None
