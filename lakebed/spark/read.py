@@ -5,9 +5,8 @@
                                    logs of format v1            their living rows, through mapInArrow
                                    everything else              merged rows, through mapInArrow
 
-A merge vector is one bit per row, made from key and ordering columns alone; it is joined by file name (unique within a
-table: it holds the file group, the task attempt and the instant) and row index. `explain(spark=...)` says which way
-each slice takes and why.
+A merge vector is one bit per row, made from key and ordering columns alone (`spark/living` drops the dead ones).
+`explain(spark=...)` says which way each slice takes and why.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark user knows
-from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
 from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.table_shape import ReadSplit
@@ -31,15 +29,13 @@ from lakebed.read.living_rows import rows_by_vectors
 from lakebed.read.plan import Plan
 from lakebed.spark.expressions import where
 from lakebed.spark.files import case_sensitive, spark_location, why_unreadable
+from lakebed.spark.living import living_rows
 from lakebed.spark.routes import SparkRoutes, routes
 from lakebed.spark.runner import task_frame
 from lakebed.spark.types import arrow_schema, conform, spark_schema
 from lakebed.spark.udf import column_of, quoted
 from lakebed.spark.vectors import find_vectors
 
-FILE = "_lakebed_file"
-WORDS = "_lakebed_words"
-ROW = "_lakebed_row"
 MOST_VECTOR_BYTES = 128 << 20
 """The vectors of a query are broadcast; this many bytes stand for a thousand million rows in files with dead ones."""
 LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
@@ -129,7 +125,7 @@ def _frame(spark: SparkSession, plan: Plan, vectors: Sequence[FileVector]) -> Da
     if frame is None:
         frame = _read_files(spark, plan, [vector.path for vector in vectors])
         if any(vector.dead for vector in vectors):
-            frame = _alive(spark, frame, vectors)
+            frame = living_rows(spark, frame, vectors)
         while len(kept) >= MOST_FRAMES:
             del kept[next(iter(kept))]
         kept[key] = frame
@@ -159,21 +155,6 @@ def _read_files(spark: SparkSession, plan: Plan, paths: Sequence[str]) -> DataFr
         return files
     finally:
         spark.conf.set(LISTING_THRESHOLD, before)
-
-
-def _alive(spark: SparkSession, files: DataFrame, vectors: Sequence[FileVector]) -> DataFrame:
-    """Rows whose bit is not set."""
-    schema = StructType([StructField(FILE, StringType()), StructField(WORDS, ArrayType(LongType(), False))])
-    names = pa.array([vector.name for vector in vectors], pa.string())
-    words = pa.array(
-        [vector.words.view("int64") for vector in vectors], pa.list_(pa.field("element", pa.int64(), False))
-    )
-    table = pa.table([names, words], names=[FILE, WORDS])
-    bits = F.broadcast(spark.createDataFrame(table, schema))
-    numbered = files.withColumn(FILE, F.col("_metadata.file_name")).withColumn(ROW, F.col("_metadata.row_index"))
-    word = F.element_at(F.col(WORDS), (F.shiftright(ROW, 6) + 1).cast("int"))  # an error past the end, never a null
-    alive = F.getbit(word, F.col(ROW).bitwiseAND(63).cast("int")) == 0
-    return numbered.join(bits, FILE).where(alive)
 
 
 def _select(files: DataFrame, plan: Plan) -> DataFrame:

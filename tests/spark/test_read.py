@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.spark import living
+from lakebed.spark.read import forget_frames
 from lakebed.storage.open import open_storage
 from tests.conftest import GOLDEN_NAMES, expected
 from tests.spark.tables import PARTS, SCHEMA, assert_same, frame, make_table, row, rows
@@ -76,6 +78,27 @@ def test_every_type_by_merge_vectors(native: lakebed.Table, spark: Any) -> None:
     theirs = assert_same(spark, scan)
     assert theirs.num_rows == 67
     assert set(theirs.column("part").to_pylist()) == set(PARTS)
+
+
+def test_files_are_told_apart_by_numbers_and_by_names_where_numbers_meet(
+    native: lakebed.Table, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["0-0_0-0-1_20240101000000000.parquet", "ü€😀", ""]
+    theirs = spark.createDataFrame([(name,) for name in names], "name string").selectExpr("xxhash64(name)").collect()
+    assert [number for (number,) in theirs] == [living.file_number(name) for name in names]
+    by_number = spark_files_of(native.scan().to_df(spark))
+    assert_same(spark, native.scan())
+    monkeypatch.setattr(living, "file_number", len)  # as if two names had one number
+    forget_frames()
+    assert_same(spark, native.scan())
+    assert (by_number, spark_files_of(native.scan().to_df(spark))) == ("bigint", "string")
+    forget_frames()
+
+
+def spark_files_of(frame: Any) -> str:
+    """The type by which files and their vectors are joined."""
+    plan = frame._jdf.queryExecution().optimizedPlan().toString()
+    return "bigint" if "xxhash64(" in plan else "string"
 
 
 def test_every_type_with_logs_of_format_v1(older: lakebed.Table, spark: Any) -> None:
