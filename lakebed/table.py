@@ -295,7 +295,8 @@ class Table:
             self._runner,
             self._write_memory(memory, given),
         )
-        if drop_metadata or self._drop_metadata or is_half_dropped(self._client):
+        asked = drop_metadata or self._drop_metadata or files.drop_metadata
+        if asked or is_half_dropped(self._client):
             self._client = remove_metadata(self._client, control)
             writer = replace(writer, client=self._client)
         return writer

@@ -253,6 +253,12 @@ class TableConfig:
         """Whether readers may trust the metadata table: its list of files is finished."""
         return "files" in self.metadata_partitions
 
+    @property
+    def has_shared_logs(self) -> bool:
+        """Whether logs of its past may hold blocks of several writes: the table is older than version 8."""
+        first = self.properties.get("hoodie.table.initial.version", "").strip()
+        return first.isascii() and first.isdigit() and len(first) < 3 and int(first) < TableVersion.EIGHT
+
 
 def _check_readable(properties: Mapping[str, str], file: str) -> None:
     if not properties.get("hoodie.table.name"):

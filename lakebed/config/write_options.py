@@ -198,3 +198,9 @@ class WriteOptions(FileOptions):
         False,
         "Whether inserts fold rows with one key; in the LSM layout they always do.",
     )
+    drop_metadata: bool = option(
+        "lakebed.drop.metadata",
+        FLAG,
+        False,
+        "Whether the write first removes the table's metadata table, which lakebed does not keep in step.",
+    )

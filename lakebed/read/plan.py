@@ -31,9 +31,6 @@ from lakebed.view.file_system_view import FileLister, FileSystemView, StorageLis
 from lakebed.view.pruning import PruneReport, prune_buckets, prune_partitions
 
 FILES_PARTITION = "files"
-INITIAL_VERSION = "hoodie.table.initial.version"
-APPENDED_BEFORE = 8
-"""The first table version whose logs each belong to one write."""
 
 
 class Query(StrEnum):
@@ -206,9 +203,8 @@ def plan_read(
 
 def _appended(client: MetaClient, slices: Sequence[FileSlice], time: TimeRange) -> frozenset[str]:
     """The writes that count in logs of tables from before version 8, to which several were appended."""
-    first = client.config.properties.get(INITIAL_VERSION, "").strip()
-    is_old = first.isascii() and first.isdigit() and len(first) < 3 and int(first) < APPENDED_BEFORE
-    return client.writes_within(None, time.at) if is_old and any(map(_bears_its_base, slices)) else frozenset()
+    shared = client.config.has_shared_logs and any(map(_bears_its_base, slices))
+    return client.writes_within(None, time.at) if shared else frozenset()
 
 
 def _bears_its_base(piece: FileSlice) -> bool:

@@ -19,6 +19,7 @@ from lakebed.format.names import (
     parse_log_file,
 )
 from lakebed.model.actions import CleanMetadata, CleanPlan
+from lakebed.model.files import LogFile
 from lakebed.model.finding import Finding, Severity
 from lakebed.model.instant import Action
 from lakebed.read.plan import choose_lister
@@ -144,6 +145,8 @@ def check_orphans(listing: Listing) -> Iterator[Finding]:
             if not client.is_committed(file.instant_time):
                 what = f"no commit {file.instant_time} is known"
                 yield Finding(ORPHANS, Severity.WARNING, file.path, what, _DELETE)
+            elif client.config.has_shared_logs and isinstance(file, LogFile):
+                continue  # bears the begin of its base file: a later write, or a command, that may be undone
             elif not listing.commits.is_named(file):
                 what = f"the commit {file.instant_time} does not name the file"
                 yield Finding(ORPHANS, Severity.WARNING, file.path, what, _DELETE)

@@ -3,7 +3,7 @@
     restore    <t>.restore.requested    the writes that completed after the saved one, and those under way
                <t>.restore.inflight
                their completed files, the newest first     with each the table is as it was before that write
-               their data files, then what is left of them on the timeline
+               their data files and blocks, then what is left of them on the timeline
                <t>_<c>.restore
 
     rollback   delete the completed file of the newest write, which then looks like one that failed, and undo it
@@ -26,7 +26,6 @@ from lakebed.model.actions import (
     RestoreMetadata,
     RestorePlan,
     RollbackMetadata,
-    RollbackPartition,
     SavepointMetadata,
 )
 from lakebed.model.instant import Action, Instant, State
@@ -40,7 +39,15 @@ from lakebed.txn.heartbeat import Heartbeat
 from lakebed.txn.instants import claim_begin
 from lakebed.txn.markers import begin_of, delete_markers
 from lakebed.txn.publish import choose_completion, publish
-from lakebed.txn.rollback import absolute_path, data_files, delete_all, find_files, roll_back, side_files
+from lakebed.txn.rollback import (
+    data_files,
+    delete_all,
+    find_files,
+    roll_back,
+    rolled_back_partitions,
+    side_files,
+    take_back,
+)
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 _SERVICES = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING)
@@ -94,8 +101,8 @@ def finish_restore(client: MetaClient, restore: Instant, control: Control) -> In
                 _unpublish(fresh, undone)
             files = _files_of(fresh, plan.instants)
             lease.confirm()
-            _delete(fresh, plan.instants, files)
-            body = _report(fresh, restore, plan, files, control.clock.now_ms() - started)
+            commands = _delete(fresh, plan.instants, files, restore.requested_time)
+            body = _report(fresh, restore, plan, files, commands, control.clock.now_ms() - started)
             completion = choose_completion(fresh.reload(), inflight, body, control)
             lease.confirm()
             done = publish(fresh, inflight, completion, body, control)
@@ -171,37 +178,37 @@ def _files_of(client: MetaClient, undone: Iterable[InstantRef]) -> dict[str, lis
     return found
 
 
-def _delete(client: MetaClient, undone: Sequence[InstantRef], files: Mapping[str, Sequence[str]]) -> None:
-    """Delete what unpublished writes left, each one's timeline files last."""
+def _delete(
+    client: MetaClient, undone: Sequence[InstantRef], files: Mapping[str, Sequence[str]], by: str
+) -> dict[str, dict[str, int]]:
+    """Delete what unpublished writes left, each one's timeline files last; the commands against blocks, by begin."""
     storage = client.storage
     states = sorted((i for i in _states(client) if not i.is_completed), key=lambda i: i.state is State.REQUESTED)
+    commands = {}
     for instant in undone:
         delete_all(storage, [*sorted(files[instant.time]), *side_files(storage, instant.time)])
+        commands[instant.time] = take_back(client, instant.time, by)
         delete_markers(storage, instant.time)
         word = Action(instant.action).completes_as
         mine = [i for i in states if i.requested_time == instant.time and i.action.completes_as is word]
         storage.delete([*(client.active.path(i) for i in mine), heartbeat_file(instant.time)])
+    return commands
 
 
 def _report(
-    client: MetaClient, restore: Instant, plan: RestorePlan, files: Mapping[str, Sequence[str]], took_ms: int
+    client: MetaClient,
+    restore: Instant,
+    plan: RestorePlan,
+    files: Mapping[str, Sequence[str]],
+    commands: Mapping[str, Mapping[str, int]],
+    took_ms: int,
 ) -> RestoreMetadata:
     rollbacks = {}
     for instant in plan.instants:
-        partitions: dict[str, list[str]] = {}
-        for path in files[instant.time]:
-            partitions.setdefault(path.rpartition("/")[0], []).append(absolute_path(client.storage, path))
-        done = {name: RollbackPartition(name, tuple(sorted(paths))) for name, paths in partitions.items()}
-        rollbacks[instant.time] = (
-            RollbackMetadata(
-                restore.requested_time,
-                0,
-                len(files[instant.time]),
-                (instant.time,),
-                done,
-                (InstantRef(instant.time, instant.action),),
-            ),
-        )
+        begin = instant.time
+        done = rolled_back_partitions(client.storage, sorted(files[begin]), commands[begin])
+        deleted = len(files[begin])
+        rollbacks[begin] = (RollbackMetadata(restore.requested_time, 0, deleted, (begin,), done, (instant,)),)
     times = tuple(instant.time for instant in plan.instants)
     return RestoreMetadata(restore.requested_time, max(0, took_ms), times, rollbacks, plan.instants)
 

@@ -7,16 +7,20 @@ Spark lower-cases option keys. Keys that begin with `lakebed.storage.` go to the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from lakebed.config.compaction_options import CompactionOptions
 from lakebed.config.option import options_of
 from lakebed.config.options import ReadOptions, TableConfig
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest, TableNotFound
 from lakebed.read.plan import Query, query_named
 from lakebed.read.scan import Scan
+from lakebed.runner import LocalRunner
+from lakebed.services.drop_metadata import is_half_dropped, remove_metadata
+from lakebed.services.services import Services
 from lakebed.storage.open import open_storage
 from lakebed.storage.storage import Storage
 from lakebed.timeline.meta_client import MetaClient
@@ -126,11 +130,27 @@ class Settings:
         return client
 
     def writer(self, client: MetaClient) -> TableWriter:
-        """How the table is written to."""
+        """How the table is written to; a metadata table goes first where the options say so."""
         chosen = {**client.config.properties, **self.own}
-        control = Control.of(client.storage, TxnOptions.from_properties(chosen))
-        memory = ReadOptions().override(self.own).memory
-        return TableWriter(client, control, WriteOptions.from_properties(chosen), self.own, memory=memory)
+        CompactionOptions.from_properties(chosen)  # what follows the write must not find out later
+        control = self._control(client)
+        options = WriteOptions.from_properties(chosen)
+        writer = TableWriter(client, control, options, self.own, memory=self._memory)
+        if options.drop_metadata or is_half_dropped(client):
+            writer = replace(writer, client=remove_metadata(client, control))
+        return writer
+
+    def services(self, client: MetaClient) -> Services:
+        """What looks after the table."""
+        fresh = client.reload()
+        return Services(fresh, self._control(fresh), LocalRunner(), self._memory, lambda: None, self.own)
+
+    def _control(self, client: MetaClient) -> Control:
+        return Control.of(client.storage, TxnOptions.from_properties({**client.config.properties, **self.own}))
+
+    @property
+    def _memory(self) -> int:
+        return ReadOptions().override(self.own).memory
 
     def new_table(self, storage: Storage, schema: pa.Schema) -> NewTable:
         """The table that the options describe."""

@@ -1,6 +1,6 @@
 """The write side of `format("lakebed")`.
 
-    tasks: rows as they come ──► an Arrow stream each ──► driver: all streams, one plain write, one commit
+    tasks: rows as they come ──► an Arrow stream each ──► driver: all streams, one plain write, one commit, upkeep
                                  (in the message while small, else a file below .hoodie/.temp)
 
 Spark gives a Python sink no say in which rows meet in a task, and rows of one file group must. So tasks only carry
@@ -20,6 +20,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from lakebed.services.inline import after_write
 from lakebed.spark.carry import Carried, Carrier, forget, new_folder, rows_of
 from lakebed.spark.settings import Settings
 from lakebed.spark.types import arrow_schema, conform
@@ -67,6 +68,7 @@ class LakebedWriter(DataSourceArrowWriter):
                 writer.write(rows, self._operation)
         finally:
             forget(storage, self._folder)
+        after_write(self._settings.services(client))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing was written to the table; only what lies about goes."""

@@ -63,6 +63,6 @@ class Control:
                 f"the table has a metadata table ({', '.join(client.config.metadata_partitions)}), "
                 "which this writer would leave behind",
                 hint="Write with Apache Hudi, which maintains it; or give drop_metadata=True to lakebed.open or to the "
-                "write (--drop-metadata in the shell), which removes the metadata table first: its statistics and "
-                "indexes go with it, rows do not.",
+                "write (--drop-metadata in the shell, lakebed.drop.metadata=true as an option), which removes the "
+                "metadata table first: its statistics and indexes go with it, rows do not.",
             )

@@ -2,7 +2,8 @@
 
     under the lock   the instant is still pending  ->  <r>.rollback.requested    from here on its writer must give up
                      <r>.rollback.inflight
-                     delete the data files: those of the plan, of the markers, and any whose name carries the begin
+                     delete the data files: those of the plan, of the markers, and any whose name carries the begin;
+                     a command behind its blocks in logs that it shares with others (`txn/log_rollback`)
     under the lock   metadata table, then delete the instant's own timeline files, markers and heartbeat
                      <r>_<c>.rollback
 
@@ -13,7 +14,7 @@ alone: undoing one is a restore. The plan of a compaction, log compaction or clu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from lakebed.errors import InvalidRequest, StorageUnavailable
@@ -38,6 +39,7 @@ from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.txn.heartbeat import Heartbeat
 from lakebed.txn.instants import claim_begin
+from lakebed.txn.log_rollback import take_back_blocks
 from lakebed.txn.markers import begin_of, delete_markers, file_id_of, list_markers
 from lakebed.txn.publish import choose_completion, publish
 
@@ -82,13 +84,15 @@ def finish_rollback(client: MetaClient, rollback: Instant, control: Control) -> 
         found = find_files(storage, target, Action(plan.instant.action))
         files = sorted({*(path for path in planned if begin_of(_name(path)) == target), *found})
         delete_all(storage, [*files, *side_files(storage, target)])
+        commands = take_back(client, target, rollback.requested_time)
         with control.lock.hold() as lease:
             fresh = client.reload()
             current = fresh.timeline.find(rollback.requested_time, Action.ROLLBACK)
             if current is None or current.is_completed:
                 return current
             _refuse_completed(fresh, plan)
-            body = _metadata(storage, rollback, plan, files, control.clock.now_ms() - started)
+            partitions = rolled_back_partitions(storage, files, commands)
+            body = _metadata(rollback, plan, partitions, control.clock.now_ms() - started)
             completion = choose_completion(fresh, _inflight(rollback), body, control)
             lease.confirm()
             forget_instant(fresh, plan)
@@ -189,17 +193,36 @@ def _forget(client: MetaClient, begin: str, action: Action) -> None:
         client.storage.delete([client.active.path(instant)])
 
 
+def take_back(client: MetaClient, begin: str, by: str) -> dict[str, int]:
+    """Commands against the blocks of a begin, in tables where a log may have several writes."""
+    return (
+        take_back_blocks(client.storage, data_files(client.storage), begin, by) if client.config.has_shared_logs else {}
+    )
+
+
+def rolled_back_partitions(
+    storage: Storage, deleted: Iterable[str], commands: Mapping[str, int]
+) -> dict[str, RollbackPartition]:
+    """What was done, by partition, as reports hold it."""
+    files: dict[str, list[str]] = {}
+    logs: dict[str, dict[str, int]] = {}
+    for path in deleted:
+        files.setdefault(path.rpartition("/")[0], []).append(absolute_path(storage, path))
+    for path, size in commands.items():
+        logs.setdefault(path.rpartition("/")[0], {})[absolute_path(storage, path)] = size
+    return {
+        name: RollbackPartition(name, tuple(files.get(name, ())), rollback_logs=logs.get(name, {}))
+        for name in sorted(files.keys() | logs.keys())
+    }
+
+
 def _metadata(
-    storage: Storage, rollback: Instant, plan: RollbackPlan, files: Sequence[str], took_ms: int
+    rollback: Instant, plan: RollbackPlan, partitions: Mapping[str, RollbackPartition], took_ms: int
 ) -> RollbackMetadata:
-    by_partition: dict[str, list[str]] = {}
-    for path in files:
-        by_partition.setdefault(path.rpartition("/")[0], []).append(absolute_path(storage, path))
-    partitions = {name: RollbackPartition(name, tuple(paths)) for name, paths in by_partition.items()}
     return RollbackMetadata(
         start_time=rollback.requested_time,
         time_taken_ms=max(took_ms, 0),
-        total_files_deleted=len(files),
+        total_files_deleted=sum(len(done.deleted) for done in partitions.values()),
         commits=(plan.instant.time,),
         partitions=partitions,
         instants=(InstantRef(plan.instant.time, plan.instant.action),),

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import lakebed
 from lakebed.format.names import BaseFileName, LogFileName, parse_base_file, parse_log_file
 from lakebed.model.actions import ActionBody
 from lakebed.model.instant import Action, Instant
@@ -22,6 +23,7 @@ from lakebed.txn.failed_writes import clean_up
 from lakebed.txn.transaction import Transaction
 from lakebed.view.file_system_view import FileSystemView
 from tests.conftest import expected
+from tests.golden import upgraded
 
 from .client import HudiPeer
 from .hudi_writer import BUCKETS, NO_CLEANING, NO_METADATA, upsert_options
@@ -159,3 +161,30 @@ def test_hudi_finishes_a_rollback_that_lakebed_began(hudi: HudiPeer, golden_copy
     assert done[0].is_completed
     assert in_order(hudi.read(table, columns=COLUMNS)["rows"]) == in_order([*map(json.loads, known), NEW])
     shutil.rmtree(table.with_name("trial"))
+
+
+def test_hudi_heeds_a_command_of_lakebed(hudi: HudiPeer, tmp_path: Path) -> None:
+    """A table from before version 8: the log of the write that is undone stays, and only the command says so."""
+    path = upgraded.unpack_upgraded(tmp_path)
+    for begin in (upgraded.WRITES[3], upgraded.COMPACTION, upgraded.WRITES[2]):
+        lakebed.open(path).services.rollback(begin)
+    wanted = upgraded.hudis(path, upgraded.WRITES[1])
+    assert upgraded.ours(path) == wanted
+
+    def theirs() -> list[Any]:
+        found: list[Any] = hudi.read(path, {"hoodie.metadata.enable": "false"}, columns=upgraded.COLUMNS)["rows"]
+        return sorted(found)
+
+    assert theirs() == wanted
+    table = lakebed.open(path, num_buckets=1)
+    more = pa.table([["new"], [9], ["p0"], [1]], names=upgraded.COLUMNS)
+    table.upsert(more.cast(table.scan(columns=upgraded.COLUMNS).to_arrow().schema))
+    assert theirs() == sorted([*wanted, ["new", 9, "p0", 1]])
+
+    for file in (path / ".hoodie" / "timeline").iterdir():  # what is older than the timeline counts as committed
+        if file.name[:17] in upgraded.WRITES:
+            file.unlink()
+    assert theirs() == sorted([*wanted, ["new", 9, "p0", 1]])
+    *_, command = upgraded.shared_logs(path)
+    command.unlink()
+    assert theirs() == sorted([*upgraded.hudis(path, upgraded.WRITES[2]), ["new", 9, "p0", 1]]), "undone no more"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,31 @@ def test_tables_for_real_hudi(tmp_path: Path, spark: Any) -> None:
     config = lakebed.open(tmp_path / "t").config
     assert int(config.version) == 9
     assert (config.is_mor, config.layout, config.index_type) == (False, "default", "SIMPLE")
+
+
+def test_upkeep_follows_a_write(tmp_path: Path, spark: Any) -> None:
+    inline = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "2"}
+    for version in range(4):
+        save(frame(spark, rows(range(6), version)), tmp_path / "t", "upsert", **inline)
+    actions = [row["action"] for row in lakebed.open(tmp_path / "t").inspect.timeline().to_pylist()]
+    assert "commit" in actions, "logs were compacted"
+    with pytest.raises(Exception, match=r"hoodie\.compact\.inline"):
+        save(frame(spark, rows(range(6), 9)), tmp_path / "t", "upsert", **{"hoodie.compact.inline": "perhaps"})
+    assert lakebed.open(tmp_path / "t").scan(filter="version = 9").count() == 0
+
+
+def test_a_metadata_table_goes_where_the_options_say_so(golden_copy: Callable[[str], Path], spark: Any) -> None:
+    path = golden_copy("cow_simple_v9")
+    assert lakebed.open(path).config.has_metadata_table
+    scan = lakebed.open(path).scan()
+    data = lakebed.read(spark, path).drop(*[name for name in scan.schema.names if name.startswith("_hoodie")])
+    writer = data.write.format("lakebed").mode("append").option("hoodie.datasource.write.operation", "upsert")
+    with pytest.raises(Exception, match="metadata table"):
+        writer.save(str(path))
+    before = scan.count()
+    writer.option("lakebed.drop.metadata", "true").save(str(path))
+    assert not lakebed.open(path).config.has_metadata_table
+    assert lakebed.open(path).scan().count() == before
 
 
 def test_rows_too_many_for_a_message_go_by_file(tmp_path: Path, spark: Any) -> None:

@@ -4,38 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import lakebed
 from lakebed.format.log_block import BlockKind, Header
 from lakebed.format.log_v1 import encode_block
-
-ARCHIVE = Path(__file__).parent / "data" / "upgraded_from_6.zip"
-COLUMNS = ["id", "ts", "p", "v"]
-WRITES = ("20261116035721903", "20261116035735966", "20261116035743784", "20261116035755376")
-COMPLETED = ("20261116035734235", "20261116035742527", "20261116035746435", "20261116035757268")
+from tests.golden.upgraded import COMPLETED, WRITES, hudis, ours, shared_logs, unpack_upgraded
 
 
 @pytest.fixture
 def upgraded(tmp_path: Path) -> Path:
-    with zipfile.ZipFile(ARCHIVE) as archive:
-        archive.extractall(tmp_path)
-    return tmp_path / "upgraded_from_6"
-
-
-def hudis(path: Path, instant: str) -> list[list[Any]]:
-    """What Hudi read as of an instant."""
-    found: list[list[Any]] = json.loads((path.parent / "as_of.json").read_text())[instant]
-    return sorted(found)
-
-
-def ours(path: Path, **more: Any) -> list[list[Any]]:
-    rows = lakebed.open(path).scan(columns=COLUMNS, **more).to_arrow().to_pylist()
-    return sorted([row[name] for name in COLUMNS] for row in rows)
+    return unpack_upgraded(tmp_path)
 
 
 def test_every_time_reads_as_with_hudi(upgraded: Path) -> None:
@@ -55,7 +36,7 @@ def test_changes_of_its_past(upgraded: Path) -> None:
 
 def test_writes_that_were_appended_to_one_log(upgraded: Path) -> None:
     """As where files can be appended to: two writes in one log, then a third that failed, and its rollback."""
-    first, second = sorted((upgraded / "p0").glob(f".*_{WRITES[0]}.log.*_*[0-9]"))
+    first, second = shared_logs(upgraded)
     first.write_bytes(first.read_bytes() + second.read_bytes())
     failed = second.read_bytes().replace(WRITES[2].encode(), b"20261116035746000")
     rollback = {
