@@ -4,8 +4,9 @@
     second read    keys and ordering values of all runs ──► merge vectors and the order of rows, which are kept
     from then on   the asked columns of every run ──► living rows ──► laid into each other in key order ──► conditions
 
-In the default layout rows come file by file. Not for conditions on the key, which skip most of every file; for a limit,
-whose first rows should not wait for all keys; for rules that combine rows.
+Rows come in the same order every time: people lay columns of two reads side by side. So this is not for the default
+layout, whose merge leaves rows where the base file has them; nor for conditions on the key, which skip most of every
+file; for a limit, whose first rows should not wait for all keys; for rules that combine rows.
 """
 
 from __future__ import annotations
@@ -30,13 +31,12 @@ _BY_RUN = "runs"
 
 def living_rows(reader: FileGroupReader, split: ReadSplit) -> Iterator[pa.RecordBatch]:
     """The rows of a split that the query asks for, in key order where the layout has one."""
-    vectors = None if reader.key_range is not None else kept_vectors(reader, split)
-    if vectors is None:
+    keeps = reader.shape.layout == LSM_TREE and reader.key_range is None
+    vectors = kept_vectors(reader, split) if keeps else None
+    if vectors is None or vectors.order is None:
         yield from reader.read(split)
-    elif vectors.order is not None:
-        yield from rows_in_order(reader, split, vectors, vectors.order)
     else:
-        yield from rows_by_vectors(reader, split, vectors.logs, vectors.footers)
+        yield from rows_in_order(reader, split, vectors, vectors.order)
 
 
 def count_living(reader: FileGroupReader, split: ReadSplit) -> int:
