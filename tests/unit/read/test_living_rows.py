@@ -75,9 +75,7 @@ def test_keys_are_compared_once(table: lakebed.Table, tmp_path: Path, monkeypatc
     first = table.scan().to_arrow()
     assert not made, "whoever reads once pays for nothing else"
     assert rows_of(table.scan().to_arrow(), SCHEMA.names) == rows_of(first, SCHEMA.names)
-    assert len(made) == (6 if table.config.is_lsm_tree else 0), (
-        "the default layout merges"
-    )
+    assert len(made) == (6 if table.config.is_lsm_tree else 0), "the default layout merges"
     assert table.scan().count() == first.num_rows
     slices = len(made)
     assert slices == 6
