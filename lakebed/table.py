@@ -13,12 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.config.compaction_options import CompactionOptions
+from lakebed.config.given import option_texts
 from lakebed.config.option import bytes_of, warn_unknown
 from lakebed.config.options import ReadOptions, TableConfig, known_keys
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest
 from lakebed.inspect import Inspect
+from lakebed.model.ddl import ddl_schema
 from lakebed.model.finding import Finding
 from lakebed.model.predicate import Predicate
 from lakebed.read.plan import Query, query_named
@@ -27,12 +28,13 @@ from lakebed.read.shape import table_shape
 from lakebed.runner import LocalRunner
 from lakebed.services.check import check_table
 from lakebed.services.drop_metadata import is_half_dropped, remove_metadata
-from lakebed.services.inline import after_write
+from lakebed.services.inline import after_write, check_upkeep
 from lakebed.services.services import Services
 from lakebed.storage.open import open_storage
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.txn.options import TxnOptions
+from lakebed.write.asked import TABLE_NAME, stated
 from lakebed.write.create import NewTable, create_table, schema_of
 from lakebed.write.job import CommitResult
 from lakebed.write.merge_builder import MergeBuilder, run_merge
@@ -40,7 +42,7 @@ from lakebed.write.operation import Operation
 from lakebed.write.operations import DEFAULT_MEMORY, TableWriter
 from lakebed.write.writable import write_keys
 
-Options = Mapping[str, str] | WriteOptions | None
+Options = Mapping[str, Any] | WriteOptions | None
 
 
 class Table:
@@ -59,7 +61,7 @@ class Table:
         self._client = client
         self._drop_metadata = drop_metadata
         self._options = options or ReadOptions()
-        self._properties = dict(properties or {})
+        self._properties = option_texts(properties)
         self._control = control
         self._runner = LocalRunner()
 
@@ -202,7 +204,7 @@ class Table:
     def delete(
         self,
         where: str | None = None,
-        keys: Sequence[Any] | None = None,
+        keys: Any = None,
         options: Options = None,
         memory: int | str | None = None,
         drop_metadata: bool = False,
@@ -210,12 +212,12 @@ class Table:
         """Delete the rows that a condition matches, or those with the given keys.
 
         t.delete(where="status = 'void'")
-        t.delete(keys=["k1", "k2"])            # or dicts of key columns
+        t.delete(keys=["k1", "k2"])            # or an array, or dicts or a table of key columns
         """
         if (where is None) == (keys is None):
             raise InvalidRequest("delete takes either where= or keys=")
         writer = self._writer(options, memory, drop_metadata)
-        result = writer.delete_where(where) if where is not None else writer.delete_keys(keys or ())
+        result = writer.delete_where(where) if where is not None else writer.delete_keys(keys)
         return self._done(result, options)
 
     def delete_partitions(
@@ -281,11 +283,11 @@ class Table:
 
     def _writer(self, options: Options, memory: int | str | None, drop_metadata: bool = False) -> TableWriter:
         self.refresh()
-        given = dict(options) if isinstance(options, Mapping) else {}
+        given = option_texts(options)
         warn_unknown(given, known_keys(), stacklevel=4)
         chosen = {**self._client.config.properties, **self._properties, **given}
-        files = options if isinstance(options, WriteOptions) else WriteOptions.from_properties(chosen)
-        CompactionOptions.from_properties(chosen)  # what follows the write must not find out later
+        files = WriteOptions.from_properties(chosen)
+        check_upkeep(chosen)
         control = self._chosen_control(given)
         writer = TableWriter(  # a write that is refused leaves the metadata table where it is
             self._client,
@@ -311,7 +313,7 @@ class Table:
 
     def _done(self, result: CommitResult, options: Options, spark: Any = None) -> CommitResult:
         self.refresh()
-        services = self._services(options if isinstance(options, Mapping) else {})
+        services = self._services(option_texts(options))
         after_write(services if spark is None else services.on(spark))
         return result
 
@@ -412,20 +414,22 @@ def create(
 
         t = lakebed.create("/lake/orders", schema, record_key="id", partition_by="region", ordering="updated_at")
 
-    `schema` is a pyarrow or Spark schema, or data whose schema is taken. `log_format="v2"` makes a table of version 10
-    with native Parquet logs; `"v1"` one of version 9 that Hudi 1.0 to 1.2 read and write.
+    `schema` is a pyarrow or Spark schema, SQL text ("id string NOT NULL, tags array<string>"), or data whose schema is
+    taken. `log_format="v2"` makes a table of version 10 with native Parquet logs; `"v1"` one of version 9 that Hudi 1.0
+    to 1.2 read and write. `properties` are `hoodie.*` keys for what has no argument, such as the key generator.
     """
     if if_exists not in ("error", "open"):
         raise InvalidRequest(f"if_exists={if_exists!r} is not known", hint='Use "error" or "open".')
     url = os.fspath(path) if isinstance(path, os.PathLike) else path
     storage = open_storage(url, storage_options)
-    given = dict(properties or {})
+    given = option_texts(properties)
+    warn_unknown(given, known_keys())
     new = NewTable(
-        name=given.get("hoodie.table.name") or storage.url.rstrip("/").rpartition("/")[2],
+        name=stated(given, TABLE_NAME) or storage.url.rstrip("/").rpartition("/")[2],
         schema=schema_of(_arrow_schema(schema)),
-        record_key=_listed(record_key),
-        partition_by=_listed(partition_by),
-        ordering=_listed(ordering),
+        record_key=_listed("record_key", record_key),
+        partition_by=_listed("partition_by", partition_by),
+        ordering=_listed("ordering", ordering),
         table_type=table_type,
         layout=layout,
         log_format=log_format,
@@ -441,7 +445,9 @@ def create(
 
 
 def _arrow_schema(schema: Any) -> Any:
-    """The schema of a Spark frame, or Spark's own form of one, in Arrow's; anything else as it is."""
+    """The schema of a Spark frame, Spark's own form of one, or SQL text, in Arrow's; anything else as it is."""
+    if isinstance(schema, str):
+        return ddl_schema(schema)
     if _is_spark_frame(schema):
         schema = schema.schema
     if type(schema).__module__.startswith("pyspark.sql") and type(schema).__name__ == "StructType":
@@ -451,7 +457,13 @@ def _arrow_schema(schema: Any) -> Any:
     return schema
 
 
-def _listed(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    if given is None:
-        return ()
-    return (given,) if isinstance(given, str) else tuple(given)
+def _listed(what: str, given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The columns of an argument that takes one or several."""
+    if given is None or isinstance(given, str):
+        return () if given is None else (given,)
+    names = tuple(given) if isinstance(given, Iterable) else (given,)
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidRequest(
+            f"{what} is a column or a list of them, not {given!r}", hint=f'Write {what}="id", or {what}=["id", "day"].'
+        )
+    return names

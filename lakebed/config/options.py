@@ -25,6 +25,7 @@ from lakebed.config.table_config import TableConfig, TableVersion
 from lakebed.errors import InvalidRequest
 
 __all__ = [
+    "WRITE_KEYS",
     "MergeMode",
     "PartialUpdateMode",
     "ReadOptions",
@@ -97,14 +98,32 @@ class ReadOptions:
         return replace(changed, **values) if values else changed
 
 
+WRITE_KEYS = tuple(
+    f"hoodie.datasource.write.{word}"
+    for word in (
+        "keygenerator.consistent.logical.timestamp.enabled",
+        "keygenerator.type",
+        "keygenerator.type",
+        "operation",
+        "partitionpath.field",
+        "precombine.field",
+        "recordkey.field",
+        "slash.separated.date.partitioning",
+        "table.name",
+        "table.type",
+    )
+)
+"""Hudi's keys for its Spark source that say something here, besides those that table settings declare."""
+
 _OTHER_KEYS = (
+    *WRITE_KEYS,
     "hoodie.bloom.index.parallelism",
     "hoodie.bulkinsert.shuffle.parallelism",
-    "hoodie.datasource.write.",
     "hoodie.insert.shuffle.parallelism",
     "hoodie.spark.sql.merge.into.partial.updates",
     "hoodie.upsert.shuffle.parallelism",
     "hoodie.write.complex.keygen.new.encoding",
+    "hoodie.write.table.version",
     "lakebed.spark.",
     "hoodie.archivelog.folder",
     "hoodie.bootstrap.base.path",
@@ -113,6 +132,7 @@ _OTHER_KEYS = (
     "hoodie.datasource.query.type",
     "hoodie.datasource.read.begin.instanttime",
     "hoodie.datasource.read.end.instanttime",
+    "hoodie.deltastreamer.keygen.timebased.",
     "hoodie.keygen.timebased.",
     "hoodie.record.merge.property.",
     "hoodie.table.checksum",

@@ -45,7 +45,7 @@ class TableVersion(IntEnum):
         return self >= TableVersion.NINE
 
 
-_KEY_GENERATOR_TYPES = {
+KEY_GENERATOR_TYPES = {
     "SimpleKeyGenerator": "SIMPLE",
     "ComplexKeyGenerator": "COMPLEX",
     "TimestampBasedKeyGenerator": "TIMESTAMP",
@@ -294,7 +294,7 @@ def _partition_fields(declared: tuple[str, ...], file: str) -> tuple[tuple[str, 
 def _keygen_type(stated: str | None, class_name: str | None) -> str | None:
     """The type in one spelling: tables name it with or without `_AVRO`, old ones by the Java class."""
     if stated is None:
-        return _KEY_GENERATOR_TYPES.get((class_name or "").rpartition(".")[2].replace("Avro", ""))
+        return KEY_GENERATOR_TYPES.get((class_name or "").rpartition(".")[2].replace("Avro", ""))
     return stated.strip().upper().removesuffix("_AVRO")
 
 

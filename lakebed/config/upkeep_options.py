@@ -106,8 +106,8 @@ class ArchiveOptions:
     target_size: int = option(
         "hoodie.timeline.compaction.target.file.max.bytes",
         SIZE,
-        1_048_576_000,
-        "About how large a merged history file may get.",
+        16 << 20,
+        "About how large a merged history file may get; Hudi's default is 1000 MB, small ones are looked into faster.",
     )
     versions: int = option(
         "hoodie.timeline.manifest.retained.versions",

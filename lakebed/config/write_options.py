@@ -49,6 +49,14 @@ class LogNaming(StrEnum):
     INLINE = "inline"
 
 
+class Duplicates(StrEnum):
+    """What an insert does with rows whose key is in the table already."""
+
+    NONE = "none"
+    DROP = "drop"
+    FAIL = "fail"
+
+
 def _fraction(text: str) -> float:
     value = float(text)
     if not 0 < value < 1:
@@ -198,9 +206,40 @@ class WriteOptions(FileOptions):
         False,
         "Whether inserts fold rows with one key; in the LSM layout they always do.",
     )
+    duplicate_policy: Duplicates = option(  # noqa: RUF009 (a field, not a shared value)
+        "hoodie.datasource.insert.dup.policy",
+        choice_of(Duplicates),
+        Duplicates.NONE,
+        "What an insert does with rows whose key is in the table: nothing, leave them out, or refuse the whole write. "
+        "Bulk inserts never look.",
+    )
+    drop_duplicates: bool = option(
+        "hoodie.datasource.write.insert.drop.duplicates", FLAG, False, "The older name of the policy `drop`."
+    )
+    merge_sort: bool = option(
+        "compaction_with_merge_sort_enable",
+        FLAG,
+        True,
+        "Known from RFC-81 and without effect: rows of every log are sorted by key, and the Parquet footer says so "
+        "(Avro blocks have no place for it); a header for it would stop Hudi 1.2 from reading the log.",
+        ("hoodie.compaction.with.merge.sort.enable",),
+    )
     drop_metadata: bool = option(
         "lakebed.drop.metadata",
         FLAG,
         False,
         "Whether the write first removes the table's metadata table, which lakebed does not keep in step.",
     )
+
+    def __post_init__(self) -> None:
+        FileOptions.__post_init__(self)
+        if self.drop_duplicates and self.duplicate_policy is Duplicates.FAIL:
+            raise InvalidRequest(
+                "hoodie.datasource.write.insert.drop.duplicates=true contradicts the duplicate policy fail",
+                hint="Give hoodie.datasource.insert.dup.policy alone.",
+            )
+
+    @property
+    def duplicates(self) -> Duplicates:
+        """What becomes of rows of an insert whose key is there already."""
+        return Duplicates.DROP if self.drop_duplicates else self.duplicate_policy

@@ -49,6 +49,8 @@ HASHING_META_SUFFIX = ".hashing_meta"
 
 BASE_FILE_EXTENSIONS = frozenset({"parquet", "orc", "hfile", "lance"})
 INITIAL_HASHING_INSTANT = "00000000000000"
+ROLLBACK_TOKEN = "1-0-1"
+"""The write token of logs that hold a rollback command: no task wrote them, and no commit names them."""
 
 _TIME = r"[0-9]{14,32}"
 _ID = r"[^/._\x00]+"

@@ -17,7 +17,7 @@ from lakebed.model.record_key import key_generator_of
 
 
 def index_options(context: IndexContext, options: Mapping[str, str] | None = None) -> IndexOptions:
-    """What the table says, and the writer's options on top."""
+    """What the table says, and the writer's options for what it leaves open; see `refuse_other_index`."""
     return IndexOptions.from_properties({**context.client.config.properties, **(options or {})})
 
 

@@ -88,7 +88,7 @@ def with_places(rows: pa.Table, places: Places, *, is_global: bool = False, move
 
     A global index may find a key in another partition than the row says. With `moves` the row then goes to its new
     partition as a new key and the old place is named for the delete; otherwise it goes where the key is, and its
-    partition path changes.
+    partition path changes (the writer sees to it that its partition columns follow).
     """
     found = index_array_with_nulls(places.of_row)
     partitions, file_ids, instants = (

@@ -1,4 +1,8 @@
-"""What a writer may choose about indexes. The type and the bucket count of a table are kept in its properties."""
+"""What a writer may choose about indexes.
+
+A table keeps the type and the buckets of its index in its properties, and what it keeps there nobody chooses again.
+Tables that real Hudi wrote keep none of it: there the writer has to say it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lakebed.config.option import FLAG, NUMBER, WORDS, choice, choice_of, option, read_options, to_properties
+from lakebed.config.option import (
+    FLAG,
+    NUMBER,
+    WORDS,
+    choice,
+    choice_of,
+    option,
+    options_of,
+    read_options,
+    to_properties,
+)
+from lakebed.config.options import TableConfig
 from lakebed.errors import InvalidRequest
 
 
@@ -58,19 +73,22 @@ class IndexOptions:
         "hoodie.bloom.index.update.partition.path",
         FLAG,
         True,
-        "With a global bloom index: whether a key follows its row to another partition, or stays where it is.",
+        "With a global bloom index: whether a key follows its row to another partition, or the row stays where the key "
+        "is, with the partition values of that place.",
     )
     simple_moves: bool = option(
         "hoodie.simple.index.update.partition.path",
         FLAG,
         True,
-        "With a global simple index: whether a key follows its row to another partition, or stays where it is.",
+        "With a global simple index: whether a key follows its row to another partition, or the row stays where its "
+        "key is, with the partition values of that place.",
     )
     record_moves: bool = option(
         "hoodie.record.index.update.partition.path",
         FLAG,
         False,
-        "With the record index: whether a key follows its row to another partition, or stays where it is.",
+        "With the record index: whether a key follows its row to another partition, or the row stays where the key is, "
+        "with the partition values of that place.",
     )
     prune_by_ranges: bool = option(
         "hoodie.bloom.index.prune.by.ranges", FLAG, True, "Whether a bloom index leaves out files by their key range."
@@ -96,3 +114,24 @@ class IndexOptions:
 
     def to_properties(self) -> dict[str, str]:
         return to_properties(self)
+
+
+_PLACES_KEYS = ("kind", "engine", "num_buckets", "hash_fields")
+"""The options that decide where a key lives: one table, one value."""
+
+
+def refuse_other_index(config: TableConfig, given: Mapping[str, str]) -> None:
+    """Where a table says how its keys are placed, a writer that says otherwise would write them a second time."""
+    declared = options_of(IndexOptions)
+    for name in _PLACES_KEYS:
+        key = declared[name].key
+        if key not in config.properties or key not in given:
+            continue
+        own, other = (declared[name].read({key: properties[key]}) for properties in (config.properties, given))
+        if name == "hash_fields":
+            own, other = (fields or config.key_fields for fields in (own, other))
+        if own != other:
+            raise InvalidRequest(
+                f"the table was made with {key}={config.properties[key]}, not {str(given[key])!r}",
+                hint="Leave the option (num_buckets= sets two of them) out: the table knows it.",
+            )

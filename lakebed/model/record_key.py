@@ -44,6 +44,11 @@ def register_key_generator(name: str, function: KeyFunction) -> None:
     _FUNCTIONS[name] = function
 
 
+def registered_key_generator(name: str) -> KeyFunction | None:
+    """The function of a class, by its full name or the last part of it."""
+    return _FUNCTIONS.get(name) or _FUNCTIONS.get(name.rpartition(".")[2])
+
+
 class KeySettings(Protocol):
     """What a table's configuration says about keys and partitions."""
 
@@ -167,7 +172,7 @@ def _inferred(config: KeySettings) -> str:
 
 
 def _user_keys(name: str, batch: pa.RecordBatch) -> pa.Array:
-    function = _FUNCTIONS.get(name) or _FUNCTIONS.get(name.rpartition(".")[2])
+    function = registered_key_generator(name)
     if function is None:
         raise InvalidRequest(
             f"the table's key generator {name!r} is not registered",

@@ -2,11 +2,13 @@
 
 Allowed: new nullable columns, which go to the end, and numbers that widen along int, long, float, double; both at any
 depth. Narrower data goes into a wider column as it is. Everything else would make old files unreadable or lose what is
-stored, and is refused with the reason.
+stored, and is refused with the reason. Columns that keys and partition paths are made of keep their type where another
+would change their text: `1` as a double is `1.0`, another key.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from difflib import get_close_matches
 
 import pyarrow as pa
@@ -19,10 +21,13 @@ _LADDER = {pa.int32(): 0, pa.int64(): 1, pa.float32(): 2, pa.float64(): 3}
 _UNITS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 
 
-def evolve(table: pa.Schema, incoming: pa.Schema, *, allow_missing: bool = False) -> pa.Schema:
+def evolve(
+    table: pa.Schema, incoming: pa.Schema, *, allow_missing: bool = False, keys: Collection[str] = ()
+) -> pa.Schema:
     """The table schema after a write of `incoming`; `InvalidRequest` when the table cannot take that data.
 
-    `allow_missing` is for partial updates: data that lacks columns of the table then leaves them as they are.
+    `allow_missing` is for partial updates: data that lacks columns of the table then leaves them as they are. `keys`
+    are the (dotted) columns whose text must stay: data of a number type that would change it has to fit the table's.
     """
     own = without_meta_fields(table)
     data = stored_schema(without_meta_fields(incoming))
@@ -34,17 +39,17 @@ def evolve(table: pa.Schema, incoming: pa.Schema, *, allow_missing: bool = False
                 + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""),
                 hint="Add it (null is fine where the column allows it), or write a partial update.",
             )
-    return pa.schema(_fields(list(own), list(data), ""), metadata=table.metadata)
+    return pa.schema(_fields(list(own), list(data), "", frozenset(keys)), metadata=table.metadata)
 
 
-def _fields(table: list[pa.Field], data: list[pa.Field], path: str) -> list[pa.Field]:
+def _fields(table: list[pa.Field], data: list[pa.Field], path: str, keys: frozenset[str]) -> list[pa.Field]:
     known = {field.name: field for field in table}
     folded = {field.name.lower(): field.name for field in table}
     incoming = {field.name: field for field in data}
     out = [
         field
         if field.name not in incoming
-        else field.with_type(_type(field.type, incoming[field.name].type, path + field.name))
+        else field.with_type(_type(field.type, incoming[field.name].type, path + field.name, keys))
         for field in table
     ]
     for field in data:
@@ -62,21 +67,22 @@ def _fields(table: list[pa.Field], data: list[pa.Field], path: str) -> list[pa.F
     return out
 
 
-def _type(table: pa.DataType, data: pa.DataType, path: str) -> pa.DataType:
+def _type(table: pa.DataType, data: pa.DataType, path: str, keys: frozenset[str]) -> pa.DataType:
     types = pa.types
     if data.equals(table) or types.is_null(data):
         return table
     if types.is_null(table):
         return data
     if table in _LADDER and data in _LADDER:
-        return table if _LADDER[data] <= _LADDER[table] else data
+        stays = path in keys and pa.types.is_integer(table) and not pa.types.is_integer(data)
+        return table if stays or _LADDER[data] <= _LADDER[table] else data
     if types.is_struct(table) and types.is_struct(data):
-        return pa.struct(_fields(list(table), list(data), f"{path}."))
+        return pa.struct(_fields(list(table), list(data), f"{path}.", keys))
     if is_list_like(table) and is_list_like(data):
-        element = _type(table.value_type, data.value_type, f"{path}.element")
+        element = _type(table.value_type, data.value_type, f"{path}.element", keys)
         return pa.list_(table.value_field.with_type(element))
     if types.is_map(table) and types.is_map(data):
-        value = _type(table.item_type, data.item_type, f"{path}.value")
+        value = _type(table.item_type, data.item_type, f"{path}.value", keys)
         return pa.map_(pa.string(), table.item_field.with_type(value))
     if types.is_decimal(table) and types.is_decimal(data) and _decimal_fits(table, data):
         return table

@@ -6,18 +6,21 @@ that did not change. Fields are matched by name at every level of nesting (schem
 floating point, to decimal, to text; text to date or decimal; decimals to wider decimals. Float to double goes through
 its decimal text, as in Hudi, so that 1.1 stays 1.1. The spelling of list elements never matters: old two-level lists
 come out of Parquet as `list<array>`, others as `list<element>` or `list<item>`.
+
+A writer names the columns whose values count to the last digit (`exact`: those of keys, partitions and the order of
+rows). Their numbers and times may change type, even to a narrower one, and a value that this would change is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import CorruptTable, UnsupportedFormat
+from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
 from lakebed.model.avro_types import is_list_like
 from lakebed.model.java_text import java_floats
 
@@ -72,14 +75,22 @@ class Projection:
 
 
 def resolve(
-    file_schema: pa.Schema, reader_schema: pa.Schema, *, renames: Renames | None = None, file: str | None = None
+    file_schema: pa.Schema,
+    reader_schema: pa.Schema,
+    *,
+    renames: Renames | None = None,
+    file: str | None = None,
+    exact: Collection[str] = (),
 ) -> Projection:
-    """The projection from a file's schema to the wanted columns; `UnsupportedFormat` where types do not fit."""
+    """The projection from a file's schema to the wanted columns; `UnsupportedFormat` where types do not fit.
+
+    `exact` are the dotted columns of a write whose values must not change on the way: `InvalidRequest` if one would.
+    """
     reader_schema = reader_schema.remove_metadata()
     found = {column.name: column for column in file_schema}
     if len(found) < len(file_schema):
         raise CorruptTable("a file has two columns of one name", file=file)
-    resolver = _Resolver(renames or {}, file)
+    resolver = _Resolver(renames or {}, file, frozenset(exact))
     steps: list[tuple[str | None, _Convert | None]] = []
     for wanted in reader_schema:
         name = resolver.name_in_file(wanted.name, wanted.name)
@@ -111,9 +122,10 @@ def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class _Resolver:
-    def __init__(self, renames: Renames, file: str | None) -> None:
+    def __init__(self, renames: Renames, file: str | None, exact: frozenset[str] = frozenset()) -> None:
         self._renames = renames
         self._file = file
+        self._exact = exact
 
     def name_in_file(self, path: str, name: str) -> str | None:
         return self._renames.get(path, name)
@@ -134,7 +146,7 @@ class _Resolver:
             return lambda array: pa.nulls(len(array), target)
         if types.is_nested(source) or types.is_nested(target):
             return self._nested(source, target, path)
-        convert = _scalar(source, target)
+        convert = (_exactly(source, target, path) if path in self._exact else None) or _scalar(source, target)
         if convert is None:
             raise UnsupportedFormat(
                 f"the column {path!r} is {source} in the file and cannot be read as {target}", file=self._file
@@ -243,6 +255,28 @@ def _scalar(source: pa.DataType, target: pa.DataType) -> _Convert | None:
     if (types.is_time(source) and types.is_time(target)) or (types.is_date(source) and types.is_date(target)):
         return lambda array: array.cast(target, safe=False)
     return None
+
+
+def _exactly(source: pa.DataType, target: pa.DataType, path: str) -> _Convert | None:
+    """A cast of numbers or times that changes no value; None for other types."""
+    types = pa.types
+    if types.is_float32(source) and types.is_float64(target):
+        return None  # goes through its text, which is what counts
+    numbers = all(types.is_integer(kind) or types.is_floating(kind) for kind in (source, target))
+    if not numbers and not (types.is_temporal(source) and types.is_temporal(target)):
+        return None
+
+    def convert(array: Any) -> Any:
+        try:
+            return array.cast(target)
+        except pa.ArrowInvalid as error:
+            raise InvalidRequest(
+                f"the column {path!r} makes keys, partitions or the order of rows, and is {target} in the table, which "
+                f"the data ({source}) does not fit: {error}",
+                hint=f"Cast it to {target} yourself, in a way that keeps different values apart.",
+            ) from None
+
+    return convert
 
 
 def _from_integer(source: pa.DataType, target: pa.DataType) -> _Convert | None:

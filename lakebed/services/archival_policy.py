@@ -14,7 +14,7 @@ any kind find how far back they can travel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.config.upkeep_options import ArchiveOptions
@@ -49,7 +49,7 @@ def choose_round(client: MetaClient, options: ArchiveOptions, files: Files) -> R
     if len(writes) <= options.max_commits:
         return None
     saved = {i.requested_time for i in client.timeline.of_actions(Action.SAVEPOINT) if i.is_completed}
-    limit = min(_EVER, *_limits(client), *(() if options.beyond_savepoint else map(comparable, saved)))
+    limit = min(_EVER, *_limits(client), *(() if options.beyond_savepoint else _for_restores(writes, saved)))
     excess = [w for w in writes[: len(writes) - options.min_commits] if w.requested_time not in saved]
     chosen: list[Instant] = []
     for write in excess:
@@ -75,6 +75,14 @@ def _limits(client: MetaClient) -> Iterable[str]:
         known = load_active(client.storage.within(METADATA_DIR)).timeline
         compacted = known.completed.of_actions(Action.COMMIT).last
         yield comparable(compacted.requested_time) if compacted else ""
+
+
+def _for_restores(writes: Sequence[Instant], saved: Collection[str]) -> Iterable[str]:
+    """Begins of saved writes, and of all that were complete after one of them, though they may have begun before."""
+    yield from map(comparable, saved)
+    times = [comparable(write.completion_time or "") for write in writes if write.requested_time in saved]
+    first = min(times, default=_EVER)
+    yield from (comparable(w.requested_time) for w in writes if comparable(w.completion_time or "") > first)
 
 
 def _others(client: MetaClient, start: str) -> list[Instant]:

@@ -102,7 +102,8 @@ def remove_files(
     earliest = InstantRef(retain.requested_time, str(retain.action), "COMPLETED")
 
     def plan(fresh: MetaClient, begin: str) -> CleanPlan:
-        return CleanPlan(POLICY, earliest, _last_write(fresh, begin), _paths(fresh, files))
+        extra = {EARLIEST_KEY: retain.requested_time}
+        return CleanPlan(POLICY, earliest, _last_write(fresh, begin), _paths(fresh, files), extra=extra)
 
     planned = schedule(client, Action.CLEAN, plan, control)
     return None if planned is None else run_clean(client, planned, control)
@@ -142,7 +143,9 @@ def _plan(
     savepoints = [instant.requested_time for instant, _ in client.savepoints()]
     if savepoints:
         extra[SAVEPOINTS_KEY] = ",".join(savepoints)
-    if earliest is None:
+    if earliest is not None and not client.is_whole_before(earliest.time):
+        extra[EARLIEST_KEY] = earliest.time
+    elif earliest is None:
         since = _first_whole(client, found)
         known = client.earliest_retained()
         limit = max(filter(None, (since, known)), key=comparable, default=None)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from lakebed.config.upkeep_options import CleanOptions, CleanPolicy
 from lakebed.model.files import FileGroup, FileGroupId, FileSlice
 from lakebed.model.instant import Action, Instant
-from lakebed.timeline.clock import comparable, instant_time_of_ms
+from lakebed.timeline.clock import comparable, instant_time_before
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.markers import begin_of
 from lakebed.view.file_system_view import FileSystemView
@@ -63,7 +63,7 @@ def retention(client: MetaClient, options: CleanOptions, now_ms: int) -> Retenti
             return None
         earliest = writes[-options.commits]
     else:
-        cutoff = instant_time_of_ms(now_ms - options.hours * _HOUR_MS, client.config.timezone)
+        cutoff = instant_time_before(now_ms, options.hours * _HOUR_MS, client.config.timezone)
         earliest = next((write for write in writes if _done(write) >= cutoff), writes[-1])
     if _done(before_them[-1]) < _done(earliest):
         earliest = before_them[-1]

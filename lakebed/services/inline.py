@@ -7,15 +7,23 @@ whoever comes next runs it.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 
 from lakebed.config.clustering_options import ClusteringOptions
 from lakebed.config.compaction_options import CompactionOptions, Strategy
 from lakebed.config.upkeep_options import ArchiveOptions, CleanOptions, TtlOptions
 from lakebed.errors import LakebedError
+from lakebed.model.instant import Action
 from lakebed.services.archival import archive
 from lakebed.services.archival_policy import is_archive_due
 from lakebed.services.cleaning import clean, is_clean_due
 from lakebed.services.services import Services
+
+
+def check_upkeep(properties: Mapping[str, str]) -> None:
+    """Refuse options of upkeep that cannot be read: after the write it would be too late to say so."""
+    for options in (CompactionOptions, ClusteringOptions, CleanOptions, ArchiveOptions, TtlOptions):
+        options.from_properties(properties)
 
 
 def after_write(services: Services) -> None:
@@ -27,12 +35,11 @@ def after_write(services: Services) -> None:
 
 def _merge_logs(services: Services) -> None:
     config = services.client.config
-    options = CompactionOptions.from_properties({**config.properties, **services.properties})
-    wanted = options.inline or options.schedule_inline or options.log_inline or options.log_enabled
-    if not wanted or not config.is_mor:
-        return
     try:
-        _compact(services, options)
+        options = CompactionOptions.from_properties({**config.properties, **services.properties})
+        wanted = options.inline or options.schedule_inline or options.log_inline or options.log_enabled
+        if wanted and config.is_mor:
+            _compact(services, options)
     except LakebedError as error:
         warnings.warn(f"the write is done, but not the compaction after it: {error}", UserWarning, stacklevel=4)
 
@@ -42,8 +49,9 @@ def _compact(services: Services, options: CompactionOptions) -> None:
         services.compact(options.strategy, force=False)
     elif options.schedule_inline:
         services.plan_compaction(options.strategy, force=False)
-    if options.log_inline:
-        services.compact(Strategy.LOG)
+    if options.log_inline:  # its own plans only: a full one may be meant for another process
+        pending = [i for i in services.pending_compactions() if i.action is Action.LOG_COMPACTION]
+        services.run((*pending, *services.plan_compaction(Strategy.LOG).instants))
     elif options.log_enabled:
         services.plan_compaction(Strategy.LOG)
 
@@ -62,10 +70,10 @@ def _cluster(services: Services) -> None:
 def _tidy(services: Services) -> None:
     """Clean and archive, where the names on the timeline say that there may be something to do."""
     properties = {**services.client.config.properties, **services.properties}
-    cleaning, archiving = CleanOptions.from_properties(properties), ArchiveOptions.from_properties(properties)
-    lifetimes = TtlOptions.from_properties(properties)
     client, done = services.client, False
     try:
+        cleaning, archiving = CleanOptions.from_properties(properties), ArchiveOptions.from_properties(properties)
+        lifetimes = TtlOptions.from_properties(properties)
         if lifetimes.inline and lifetimes.days >= 0:
             done = services.drop_expired_partitions() is not None
         if cleaning.automatic and is_clean_due(client, cleaning):

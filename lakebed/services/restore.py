@@ -33,7 +33,7 @@ from lakebed.services.savepoint import savepoint_named
 from lakebed.storage.storage import joined
 from lakebed.timeline.active import create_requested
 from lakebed.timeline.clock import comparable
-from lakebed.timeline.meta_client import MetaClient
+from lakebed.timeline.meta_client import EARLIEST_KEY, MetaClient
 from lakebed.txn.control import Control
 from lakebed.txn.heartbeat import Heartbeat
 from lakebed.txn.instants import claim_begin
@@ -48,6 +48,7 @@ from lakebed.txn.rollback import (
     side_files,
     take_back,
 )
+from lakebed.view.file_system_view import FileSystemView
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 _SERVICES = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING)
@@ -238,12 +239,24 @@ def _refuse_rollback(client: MetaClient, target: Instant, control: Control) -> N
     later = [i for i in client.timeline.pending.writes if comparable(i.requested_time) > comparable(begin)]
     if later:
         raise InvalidRequest(f"{later[0]} is under way and builds on {begin}", hint="Roll it back first.")
-    limits = [client.earliest_retained()]
+    gone = f"the state before {begin} is no longer there: older file versions were cleaned"
+    if not client.is_whole_before(begin):
+        raise InvalidRequest(gone)
     for clean in client.timeline.pending.of_actions(Action.CLEAN):
         plan = client.plan(clean)
-        limits.append(plan.earliest_to_retain.time if isinstance(plan, CleanPlan) and plan.earliest_to_retain else None)
-    if any(limit is not None and comparable(begin) < comparable(limit) for limit in limits):
-        raise InvalidRequest(f"the state before {begin} is no longer there: older file versions were cleaned")
+        limit = _retained_by(plan) if isinstance(plan, CleanPlan) else None
+        if limit is not None and comparable(begin) <= comparable(limit):
+            raise InvalidRequest(
+                gone, hint="That is planned: finish it with t.services.clean(), then see what is left."
+            )
+    before = f"{int(comparable(target.completion_time or begin)) - 1:017d}"
+    view = FileSystemView.of(client)
+    for partition in view.partitions():
+        view.slices(partition, before)  # refuses a state that misses a file
+
+
+def _retained_by(plan: CleanPlan) -> str | None:
+    return plan.earliest_to_retain.time if plan.earliest_to_retain else plan.extra.get(EARLIEST_KEY)
 
 
 def _require_pending_state(client: MetaClient, done: Instant) -> None:

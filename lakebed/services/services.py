@@ -16,7 +16,7 @@ from lakebed.errors import InvalidRequest
 from lakebed.model.instant import Action, Instant
 from lakebed.runner import Runner
 from lakebed.services.archival import archive
-from lakebed.services.cleaning import clean
+from lakebed.services.cleaning import clean, plan_clean, run_clean
 from lakebed.services.clustering import run_clustering
 from lakebed.services.clustering_choice import PlannedClustering
 from lakebed.services.clustering_plan import explain_clustering, schedule_clustering
@@ -108,7 +108,9 @@ class Services:
     ) -> PlannedCompaction:
         """What `plan_compaction` would decide and why; nothing is saved."""
         chosen = CompactionOptions.from_properties(self._chosen(options))
-        return explain_compaction(self.client, self.control.clock, strategy_named(strategy), chosen, force=force)
+        return explain_compaction(
+            self.client.reload(), self.control.clock, strategy_named(strategy), chosen, force=force
+        )
 
     def pending_compactions(self) -> tuple[Instant, ...]:
         """Compactions and log compactions on the timeline that are not done, oldest first."""
@@ -130,6 +132,8 @@ class Services:
         for instant in instants:
             if instant.action is Action.CLUSTERING:
                 found = run_clustering(client, instant, control, runner, properties=chosen, memory=most)
+            elif instant.action is Action.CLEAN:
+                found = run_clean(client, instant, control)
             else:
                 found = run_compaction(client, instant, control, runner, options=files, memory=most)
             completed.append(found)
@@ -178,7 +182,7 @@ class Services:
     def explain_clustering(self, options: Options = None, force: bool = True) -> PlannedClustering:
         """What `plan_clustering` would decide and why; nothing is saved."""
         chosen = self._chosen(options)
-        return explain_clustering(self.client, ClusteringOptions.from_properties(chosen), chosen, force=force)
+        return explain_clustering(self.client.reload(), ClusteringOptions.from_properties(chosen), chosen, force=force)
 
     def pending_clusterings(self) -> tuple[Instant, ...]:
         """Clusterings on the timeline that are not done, oldest first."""
@@ -190,10 +194,14 @@ class Services:
         return {**self.client.config.properties, **self.properties, **given}
 
     def _ready(self) -> Services:
-        """The same services after the metadata table went, where the caller gave it up or a crash left half of it."""
-        if not (self.drop_metadata or is_half_dropped(self.client)):
-            return self
-        return replace(self, client=remove_metadata(self.client.reload(), self.control), drop_metadata=False)
+        """The same services on the table as it is now: others may have written since.
+
+        The metadata table goes where the caller gave it up, or a crash left half of it.
+        """
+        fresh = replace(self, client=self.client.reload())
+        if not (self.drop_metadata or is_half_dropped(fresh.client)):
+            return fresh
+        return replace(fresh, client=remove_metadata(fresh.client, self.control), drop_metadata=False)
 
     # ------------------------------------------------------------------ cleaning and archiving
     def clean(self, options: Options = None) -> tuple[Instant, ...]:
@@ -206,9 +214,18 @@ class Services:
         self.done()
         return done
 
+    def plan_clean(self, options: Options = None) -> Instant | None:
+        """Plan a clean and save it on the timeline, for `run` here or in another process; None if nothing can go."""
+        chosen = CleanOptions.from_properties(self._chosen(options))
+        client = self._ready().client
+        self.control.require_metadata_writer(client)
+        planned = plan_clean(client, self.control, chosen)
+        self.done()
+        return planned
+
     def archive(self, options: Options = None) -> tuple[Instant, ...]:
         """Move old actions from the active timeline into the history; the actions that were moved."""
-        done = archive(self.client, self.control, ArchiveOptions.from_properties(self._chosen(options)))
+        done = archive(self.client.reload(), self.control, ArchiveOptions.from_properties(self._chosen(options)))
         self.done()
         return done
 
@@ -225,13 +242,13 @@ class Services:
     # ------------------------------------------------------------------ going back
     def savepoint(self, comment: str = "", instant: str | None = None) -> Instant:
         """Protect the table as it is, or as it was at a write that is still retained, from cleaning and archiving."""
-        done = create_savepoint(self.client, self.control, comment, instant)
+        done = create_savepoint(self.client.reload(), self.control, comment, instant)
         self.done()
         return done
 
     def delete_savepoint(self, savepoint: Instant | str) -> None:
         """Give up a savepoint."""
-        delete_savepoint(self.client, self.control, _time(savepoint))
+        delete_savepoint(self.client.reload(), self.control, _time(savepoint))
         self.done()
 
     def restore(self, savepoint: Instant | str | None = None) -> Instant:
@@ -255,7 +272,7 @@ class Services:
 
         A metadata table is not carried over: `drop_metadata=True` removes it first.
         """
-        upgrade(self.client, self.control, to, drop_metadata=drop_metadata or self.drop_metadata)
+        upgrade(self.client.reload(), self.control, to, drop_metadata=drop_metadata or self.drop_metadata)
         self.done()
 
     def downgrade(self, to: int = 9, drop_metadata: bool = False) -> None:
@@ -266,7 +283,7 @@ class Services:
         anything is done. A metadata table is not carried over: `drop_metadata=True` removes it first.
         """
         drop = drop_metadata or self.drop_metadata
-        downgrade(self.client, self.control, to, self.runner, memory=self.memory, drop_metadata=drop)
+        downgrade(self.client.reload(), self.control, to, self.runner, memory=self.memory, drop_metadata=drop)
         self.done()
 
 

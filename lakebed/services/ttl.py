@@ -1,7 +1,8 @@
 """Partitions with a lifetime: those that nobody wrote to for so many days vanish, as a replacecommit.
 
     KEEP_BY_TIME            the days count from the partition's last write
-    KEEP_BY_CREATION_TIME   from the write that made the partition, which its metafile names
+    KEEP_BY_CREATION_TIME   from the write that made the partition: its metafile names it, or the first write after
+                            all of the partition was replaced, for the metafile stays
 
 Compactions rewrite rows without being news of them, so they prolong nothing: the age is told by the writes that the
 newest slices hold.
@@ -9,24 +10,27 @@ newest slices hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lakebed.config.upkeep_options import TtlOptions, TtlStrategy
 from lakebed.config.write_options import WriteOptions
-from lakebed.errors import InvalidRequest
+from lakebed.errors import ConflictError, InvalidRequest
 from lakebed.format.names import is_partition_metafile
 from lakebed.model.actions import CommitMetadata
+from lakebed.model.files import FileSlice
 from lakebed.model.instant import Action
 from lakebed.runner import Runner
-from lakebed.timeline.clock import comparable, instant_time_of_ms
+from lakebed.timeline.clock import comparable, instant_time_before
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.view.file_system_view import FileSystemView
 from lakebed.view.partitions import StorageLister, read_metafile
 from lakebed.write.job import CommitResult
+from lakebed.write.operation import Operation
 from lakebed.write.operations import TableWriter
 
 _DAY_MS = 24 * 3_600_000
+_ATTEMPTS = 3
 
 
 def expired_partitions(client: MetaClient, options: TtlOptions, now_ms: int) -> tuple[str, ...]:
@@ -37,7 +41,7 @@ def expired_partitions(client: MetaClient, options: TtlOptions, now_ms: int) -> 
         )
     if not client.config.partition_fields:
         raise InvalidRequest("the table has no partitions that could expire")
-    limit = instant_time_of_ms(now_ms - options.days * _DAY_MS, client.config.timezone)
+    limit = instant_time_before(now_ms, options.days * _DAY_MS, client.config.timezone)
     ages = _created(client) if options.strategy is TtlStrategy.KEEP_BY_CREATION_TIME else _last_written(client)
     chosen = {p: age for p, age in ages.items() if not options.partitions or p in options.partitions}
     expired = sorted((comparable(age), partition) for partition, age in chosen.items() if comparable(age) < limit)
@@ -53,12 +57,20 @@ def drop_expired(
     properties: Mapping[str, str],
     memory: int,
 ) -> CommitResult | None:
-    """Let expired partitions vanish; None when none is expired."""
-    expired = expired_partitions(client, options, control.clock.now_ms())
-    if not expired:
-        return None
+    """Let expired partitions vanish; None when none is expired. One that is written to meanwhile is looked at again."""
     files = WriteOptions.from_properties({**client.config.properties, **properties})
-    return TableWriter(client, control, files, properties, runner, memory).delete_partitions(expired)
+    for attempt in range(_ATTEMPTS):
+        client = client.reload()
+        expired = expired_partitions(client, options, control.clock.now_ms())
+        if not expired:
+            return None
+        writer = TableWriter(client, control, files, properties, runner, memory)
+        try:
+            return writer.delete_partitions(expired, as_read=True)
+        except ConflictError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+    return None
 
 
 def _last_written(client: MetaClient) -> dict[str, str]:
@@ -101,6 +113,26 @@ def _created(client: MetaClient) -> dict[str, str]:
     found: dict[str, str] = {}
     for partition in lister.partitions():
         metafile = next((info for info in lister.files(partition) if is_partition_metafile(info.name)), None)
-        if metafile is not None and view.slices(partition):
-            found[partition] = read_metafile(client.storage, metafile).commit_time
+        slices = view.slices(partition)
+        if metafile is None or not slices:
+            continue
+        made = read_metafile(client.storage, metafile).commit_time
+        reborn = _reborn(client, partition, slices)
+        found[partition] = max(made, reborn, key=comparable) if reborn else made
     return found
+
+
+def _reborn(client: MetaClient, partition: str, slices: Sequence[FileSlice]) -> str | None:
+    """The oldest write to a partition whose rows once vanished as a whole, of those that are there now."""
+    vanished = [
+        instant.completion_time or ""
+        for instant in client.timeline.completed.of_actions(Action.REPLACE_COMMIT)
+        if isinstance(body := client.body(instant), CommitMetadata)
+        and body.operation == Operation.DELETE_PARTITION
+        and partition in body.replaced_file_ids
+    ]
+    if not vanished:
+        return None
+    begins = [file.instant_time for piece in slices for file in piece.files]
+    later = [begin for begin in begins if comparable(begin) > comparable(vanished[-1])]
+    return min(later, key=comparable, default=None)

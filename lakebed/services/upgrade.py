@@ -41,6 +41,7 @@ from lakebed.timeline.table_properties import update_properties
 from lakebed.txn.control import Control
 from lakebed.txn.failed_writes import clean_up
 from lakebed.txn.transaction import schedule
+from lakebed.view.file_system_view import FileSystemView
 from lakebed.view.partitions import StorageLister
 from lakebed.write.create import DRAFT_PROPERTY
 
@@ -133,10 +134,11 @@ def _from_ten_to_nine(
     planned = schedule(client, Action.COMPACTION, lambda fresh, _: full_plan(fresh, has_native_logs), control)
     if planned is not None:
         run_compaction(client, planned, control, runner, options=options, memory=memory)
-    client = client.reload()
+    listed = native_logs(client)
+    client = client.reload()  # after the listing: what is committed since cannot be in it
     writes = client.completed_writes()
     if writes:
-        remove_files(client, native_logs(client), control, retain=writes[-1])
+        remove_files(client, _without_living(client, listed), control, retain=writes[-1])
     with control.lock.hold() as lease:
         fresh = client.reload()
         _refuse_what_cannot_go(fresh)
@@ -162,6 +164,18 @@ def native_logs(client: MetaClient) -> dict[str, list[str]]:
         names = (info.name for info in lister.files(partition))
         found[partition] = [name for name in names if (log := parse_log_file(name)) is not None and log.native]
     return {partition: names for partition, names in found.items() if names}
+
+
+def _without_living(client: MetaClient, listed: dict[str, list[str]]) -> dict[str, list[str]]:
+    """The logs that no reader of now needs: not of a newest slice, and not of a write that is on its way."""
+    view = FileSystemView.of(client)
+    found = {}
+    for partition, names in listed.items():
+        living = {log.name for piece in view.slices(partition) for log in piece.log_files}
+        begins = {name: parsed.instant_time for name in names if (parsed := parse_log_file(name)) is not None}
+        pending = {begin for begin in begins.values() if any(not i.is_completed for i in client.timeline.at(begin))}
+        found[partition] = [name for name, begin in begins.items() if name not in living and begin not in pending]
+    return found
 
 
 def _is_a_way(client: MetaClient, to: int, *, up: bool) -> bool:
@@ -261,4 +275,6 @@ def _refuse_what_came(client: MetaClient) -> None:
     left = native_logs(client)
     if left:
         partition, names = next(iter(left.items()))
-        raise ConflictError("another writer added a native log meanwhile", file=f"{partition}/{names[0]}")
+        raise ConflictError(
+            "another writer added a native log meanwhile", file=f"{partition}/{names[0]}", hint="Call downgrade again."
+        )

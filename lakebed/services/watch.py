@@ -1,4 +1,4 @@
-"""Running plans that others made: compactions, log compactions and clusterings, as they turn up on the timeline.
+"""Running plans that others made: compactions, log compactions, clusterings and cleans, as they turn up.
 
 Any number of processes may watch a table. Whoever creates a plan's heartbeat has claimed it; the others leave it alone
 until the heartbeat stops, and then undo what was half done and begin anew. So a watcher never counts as the only
@@ -18,7 +18,7 @@ from lakebed.services.services import Services
 from lakebed.txn.control import Control
 from lakebed.txn.options import Concurrency
 
-PLANS = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING)
+PLANS = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING, Action.CLEAN)
 _MOST_ROUNDS = 64
 
 

@@ -126,7 +126,7 @@ class TaskOfRow:
 
     def _numbers(self, rows: pa.RecordBatch) -> Ints:
         wanted = pa.schema([self.plan.columns.field(name).with_nullable(True) for name in rows.schema.names])
-        rows = resolve(rows.schema, wanted)(rows)
+        rows = resolve(rows.schema, wanted, exact=self.plan.exact)(rows)
         number = self._of_partitions(partition_path_array(self.plan.generator, rows))
         if self.buckets is not None or self.by_key:
             keys = record_key_array(self.plan.generator, rows)

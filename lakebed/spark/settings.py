@@ -1,7 +1,7 @@
 """What `format("lakebed")` may be told, under Hudi's own option names, and the table that it speaks of.
 
-Spark lower-cases option keys. Keys that begin with `lakebed.storage.` go to the store without that prefix, as
-`storage_options` of `lakebed.open` do.
+Spark lower-cases option keys, and no key of ours has capitals. Keys that begin with `lakebed.storage.` go to the store
+without that prefix, as `storage_options` of `lakebed.open` do.
 """
 
 from __future__ import annotations
@@ -11,22 +11,34 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lakebed.config.compaction_options import CompactionOptions
-from lakebed.config.option import options_of
-from lakebed.config.options import ReadOptions, TableConfig
+from lakebed.config.option import options_of, warn_unknown
+from lakebed.config.options import ReadOptions, TableConfig, known_keys
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest, TableNotFound
+from lakebed.model.record_key import LOGICAL_TIMESTAMPS, PLAIN_SINGLE_KEY, SLASH_DATES
 from lakebed.read.plan import Query, query_named
 from lakebed.read.scan import Scan
 from lakebed.runner import LocalRunner
 from lakebed.services.drop_metadata import is_half_dropped, remove_metadata
+from lakebed.services.inline import check_upkeep
 from lakebed.services.services import Services
 from lakebed.storage.open import open_storage
 from lakebed.storage.storage import Storage
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.txn.options import TxnOptions
-from lakebed.write.create import INDEXES, NewTable, create_table, schema_of
+from lakebed.write.asked import (
+    KEYGEN_CLASS,
+    PARTITION_PATH,
+    RECORD_KEY,
+    SETTLED,
+    TABLE_NAME,
+    VERSION,
+    keygen_asked,
+    stated,
+    words,
+)
+from lakebed.write.create import NewTable, create_table, schema_of
 from lakebed.write.operation import Operation
 from lakebed.write.operations import TableWriter
 
@@ -38,18 +50,8 @@ QUERY_TYPE = "hoodie.datasource.query.type"
 BEGIN = "hoodie.datasource.read.begin.instanttime"
 END = "hoodie.datasource.read.end.instanttime"
 OPERATION = "hoodie.datasource.write.operation"
-RECORD_KEY = ("hoodie.datasource.write.recordkey.field", "hoodie.table.recordkey.fields")
-PARTITION_PATH = ("hoodie.datasource.write.partitionpath.field", "hoodie.table.partition.fields")
-PRECOMBINE = (
-    "hoodie.datasource.write.precombine.field",
-    "hoodie.table.ordering.fields",
-    "hoodie.table.precombine.field",
-)
-TABLE_NAME = ("hoodie.table.name", "hoodie.datasource.write.table.name")
-TABLE_TYPE = ("hoodie.datasource.write.table.type", "hoodie.table.type")
-VERSION = ("hoodie.table.version", "hoodie.write.table.version")
-_TABLE_TYPES = {"MERGE_ON_READ": "mor", "COPY_ON_WRITE": "cow", "MOR": "mor", "COW": "cow"}
-_NOT_KEPT = {*RECORD_KEY, *PARTITION_PATH, *PRECOMBINE, *TABLE_TYPE, *VERSION, TABLE_NAME[1]}
+_ALSO_KEPT = ("hoodie.index.bucket.engine", LOGICAL_TIMESTAMPS, SLASH_DATES, PLAIN_SINGLE_KEY)
+_KEPT_BELOW = ("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,9 @@ class Settings:
     """The options of one read or write."""
 
     options: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", {key.lower(): value for key, value in self.options.items()})
 
     @property
     def path(self) -> str:
@@ -94,8 +99,8 @@ class Settings:
             raise InvalidRequest(
                 f"{BEGIN} and {END} go with an incremental query", hint=f'Set {QUERY_TYPE} to "incremental".'
             )
-        options = ReadOptions().override(self.own)
-        return Scan(client, query, None, self.options.get(FILTER), as_of, start, end, options=options)
+        self._warn_of_unknown()
+        return Scan(client, query, None, self.options.get(FILTER), as_of, start, end, options=self._read_options)
 
     # ------------------------------------------------------------------ writing
     def operation(self, overwrite: bool) -> Operation:
@@ -124,6 +129,7 @@ class Settings:
         except TableNotFound:
             if operation is Operation.DELETE:
                 raise
+            self._check_options()  # a write that is refused makes no table
             create_table(storage, self.new_table(storage, schema))
             client = MetaClient.open(storage)
         self._check_same(client.config)
@@ -131,14 +137,21 @@ class Settings:
 
     def writer(self, client: MetaClient) -> TableWriter:
         """How the table is written to; a metadata table goes first where the options say so."""
+        self._warn_of_unknown()
         chosen = {**client.config.properties, **self.own}
-        CompactionOptions.from_properties(chosen)  # what follows the write must not find out later
+        check_upkeep(chosen)
         control = self._control(client)
         options = WriteOptions.from_properties(chosen)
         writer = TableWriter(client, control, options, self.own, memory=self._memory)
         if options.drop_metadata or is_half_dropped(client):
             writer = replace(writer, client=remove_metadata(client, control))
         return writer
+
+    def _check_options(self) -> None:
+        check_upkeep(self.own)
+        WriteOptions.from_properties(self.own)
+        TxnOptions.from_properties(self.own)
+        _ = self._memory
 
     def services(self, client: MetaClient) -> Services:
         """What looks after the table."""
@@ -150,79 +163,58 @@ class Settings:
 
     @property
     def _memory(self) -> int:
-        return ReadOptions().override(self.own).memory
+        return self._read_options.memory
+
+    @property
+    def _read_options(self) -> ReadOptions:
+        declared = {key for one in options_of(ReadOptions).values() for key in one.keys}
+        return ReadOptions().override({key: value for key, value in self.own.items() if key in declared})
+
+    def _warn_of_unknown(self) -> None:
+        """A mistyped key would be ignored in silence."""
+        warn_unknown(self.own, {key.lower() for key in known_keys()} | {FILTER}, stacklevel=3)
 
     def new_table(self, storage: Storage, schema: pa.Schema) -> NewTable:
         """The table that the options describe."""
         own = self.own
-        version = _first(own, VERSION)
+        version = stated(own, VERSION)
         return NewTable(
-            name=_first(own, TABLE_NAME) or storage.url.rstrip("/").rpartition("/")[2],
+            name=stated(own, TABLE_NAME) or storage.url.rstrip("/").rpartition("/")[2],
             schema=schema_of(schema),
-            record_key=_words(_first(own, RECORD_KEY)),
-            partition_by=_words(_first(own, PARTITION_PATH)),
-            ordering=_words(_first(own, PRECOMBINE)),
-            table_type=_table_type(_first(own, TABLE_TYPE)),
-            layout=own.get("hoodie.table.storage.layout", "lsm_tree"),
+            record_key=(),
             log_format="v1" if version in ("8", "9") else "v2",
-            index=_index(own),
-            num_buckets=int(own["hoodie.bucket.index.num.buckets"])
-            if own.get("hoodie.bucket.index.num.buckets")
-            else None,
-            properties={key: value for key, value in own.items() if _is_kept(key)}
-            | ({"hoodie.table.version": version} if version else {}),
+            properties={key: value for key, value in own.items() if _is_kept(key)},
         )
 
     def _has_key(self) -> bool:
         try:
             return bool(MetaClient.open(self.storage).config.key_fields)
         except TableNotFound:
-            return bool(_first(self.own, RECORD_KEY))
+            return stated(self.own, RECORD_KEY) is not None
 
     def _check_same(self, config: TableConfig) -> None:
         """A table that is there keeps its keys and partitions; options that say otherwise are a mistake."""
+        keygen, _ = keygen_asked(self.own)
+        if keygen is not None and config.keygen_type not in (None, keygen):
+            raise InvalidRequest(
+                f"the table's key generator is {config.keygen_type}, not {keygen}",
+                hint=f"Leave {KEYGEN_CLASS[-1]} out: the table knows it.",
+            )
         for what, keys, there in (
             ("record key", RECORD_KEY, config.key_fields),
             ("partition", PARTITION_PATH, config.partition_fields),
         ):
-            given = _words(_first(self.own, keys))
+            given = words(stated(self.own, keys))
+            if keys is PARTITION_PATH:
+                given = tuple(word.partition(":")[0].strip() for word in given)
             if given and given != there:
                 raise InvalidRequest(
                     f"the table's {what} is {','.join(there) or 'none'}, not {','.join(given)}",
-                    hint=f"Leave {keys[0]} out: the table knows it.",
+                    hint=f"Leave {keys[-1]} out: the table knows it.",
                 )
-
-
-def _first(options: Mapping[str, str], keys: tuple[str, ...]) -> str | None:
-    return next((options[key] for key in keys if options.get(key)), None)
-
-
-def _words(text: str | None) -> tuple[str, ...]:
-    """Names between commas; types of partition columns (`day:TIMESTAMP`) belong to key generators of other writers."""
-    return tuple(part.strip().partition(":")[0] for part in (text or "").split(",") if part.strip())
-
-
-def _table_type(name: str | None) -> str:
-    if name is None:
-        return "mor"
-    try:
-        return _TABLE_TYPES[name.upper()]
-    except KeyError:
-        raise InvalidRequest(f"{name!r} is no table type", hint="Use MERGE_ON_READ or COPY_ON_WRITE.") from None
-
-
-def _index(options: Mapping[str, str]) -> str | None:
-    kind = options.get("hoodie.index.type")
-    if kind is None:
-        return None
-    engine = options.get("hoodie.index.bucket.engine", "SIMPLE").upper() if kind.upper() == "BUCKET" else None
-    for name, pair in INDEXES.items():
-        if pair == (kind.upper(), engine):
-            return name
-    return kind.lower()
 
 
 def _is_kept(key: str) -> bool:
     """Whether an option of the first write belongs to the table: its own properties, and how keys are made."""
     declared = {name for one in options_of(TableConfig).values() for name in one.keys}
-    return key not in _NOT_KEPT and (key in declared or key.startswith("hoodie.keygen.timebased."))
+    return key in declared or key in SETTLED or key in _ALSO_KEPT or key.startswith(_KEPT_BELOW)

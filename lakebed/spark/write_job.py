@@ -21,6 +21,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from lakebed.config.write_options import Duplicates
 from lakebed.datafile.writers import WrittenFile
 from lakebed.errors import InvalidRequest
 from lakebed.index.bucket import bucket_of_file_id
@@ -36,6 +37,7 @@ from lakebed.spark.task_expression import MisplacedRows
 from lakebed.spark.types import arrow_schema, by_name, by_number
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
+from lakebed.write.duplicates import duplicate_policy, known_keys_of, new_rows
 from lakebed.write.job import (
     CommitResult,
     WriteRequest,
@@ -74,7 +76,8 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
     with begin(writer.client, writer.control, request) as txn:
         files = known_files(txn.snapshot)
         partitions = (files or FileSystemView.of(txn.snapshot)).partitions()
-        by_files = can_exchange(txn.snapshot, request.properties, expected_bytes(costs))
+        looks = duplicate_policy(operation, request.options, plan.generator) is not Duplicates.NONE
+        by_files = not looks and can_exchange(txn.snapshot, request.properties, expected_bytes(costs))
 
         def run(*, natively: bool) -> list[WrittenFile]:
             placed = place_rows(df, plan, txn.snapshot, request, partitions, natively=natively)
@@ -124,7 +127,7 @@ class WriteTask:
     def run(self, batches: Iterator[pa.RecordBatch], number: int, token: str) -> list[WrittenFile]:
         """Prepare, place and write the rows of one task."""
         placing = placing_of(self.snapshot, self.request, SerialRunner(), self.files)
-        rows = self.plan.rows(by_name(batches, self.plan.incoming), self.context.begin_time, number)
+        rows = self._new(self.plan.rows(by_name(batches, self.plan.incoming), self.context.begin_time, number))
         written: list[WrittenFile] = []
         with Scatter(self.context.memory // 2) as scatter:
             placing.pile_up(scatter, rows, ())
@@ -136,6 +139,14 @@ class WriteTask:
                 group = number * GROUPS_PER_TASK + index
                 written += write_group(self.context, placed.target, placed.incoming, group, token)
         return written
+
+    def _new(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What the write takes of rows whose keys are in the table already."""
+        policy = duplicate_policy(self.request.operation, self.request.options, self.plan.generator)
+        if policy is Duplicates.NONE:
+            return rows
+        memory = self.context.memory
+        return new_rows(rows, known_keys_of(self.snapshot, self.request.properties, memory, SerialRunner()), policy)
 
     def _check_places(self, groups: list[FileGroupId], number: int) -> None:
         """Two tasks must never write one bucket: only one of its files would count."""

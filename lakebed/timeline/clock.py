@@ -62,6 +62,14 @@ def instant_time_of_ms(ms: int, timezone: str = "UTC") -> str:
     return _render(_in_table_zone(_EPOCH + dt.timedelta(milliseconds=ms), timezone))
 
 
+def instant_time_before(ms: int, back_ms: int, timezone: str = "UTC") -> str:
+    """The instant string of so many milliseconds before a moment; that of no time at all where the calendar ends."""
+    try:
+        return instant_time_of_ms(ms - back_ms, timezone)
+    except OverflowError:
+        return "0" * INSTANT_LENGTH
+
+
 def ms_of_instant_time(instant_time: str, timezone: str = "UTC") -> int:
     """Epoch milliseconds of an instant string; the hour that a zone repeats in autumn is taken as the first."""
     moment = _parse_digits(comparable(instant_time))

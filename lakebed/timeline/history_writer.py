@@ -50,9 +50,6 @@ _FOOTER = {
 ROW_GROUP_ROWS = 512
 """A body is looked up by reading its row group, so these are small."""
 CODEC = "snappy"
-FULL_SIZE = 16 << 20
-"""No merged file is larger: a look into a small range parses a whole footer, which grows with the file, while one more
-file costs a line of the manifest."""
 _LEVELS = 10
 
 
@@ -66,12 +63,11 @@ def flush(history: History, rows: pa.Table) -> History:
 
 def compact(history: History, batch: int, target_size: int) -> History:
     """Merge the files of every level that has enough of them, lower levels first; the newest version."""
-    target = min(target_size, FULL_SIZE)
     for level in range(_LEVELS - 1):
-        files = _not_full([f for f in history.files if f.name.level == level], target)
+        files = _not_full([f for f in history.files if f.name.level == level], target_size)
         if len(files) < batch:
             continue
-        chosen = _first_files(files, batch, target)
+        chosen = _first_files(files, batch, target_size)
         names = [file.name for file in chosen]
         first, last = min(name.min_time for name in names), max(name.max_time for name in names)
         entry = _write(history, history_file_name(first, last, level + 1), _merged(history, chosen))

@@ -264,10 +264,26 @@ class MetaClient:
 
     def earliest_retained(self) -> str | None:
         """The begin up to which cleans may have deleted older versions; earlier times cannot be travelled to."""
+        found = self._retained()
+        return found[0] if found is not None else None
+
+    def is_whole_before(self, begin: str) -> bool:
+        """Whether the state that a write found is still there, as far as cleans tell.
+
+        A clean by commits leaves the versions that the earliest retained write replaced; others may not.
+        """
+        found = self._retained()
+        if found is None:
+            return True
+        retained, has_more = found
+        return comparable(begin) > comparable(retained) or (has_more and begin == retained)
+
+    def _retained(self) -> tuple[str, bool] | None:
+        """The earliest write whose state is whole, and whether the state before it is, too."""
         for clean, body in self._cleans():
-            limit = _retained_by(body)
-            if limit:
-                return self._restored_to(clean, limit)
+            if isinstance(body, CleanMetadata) and (limit := body.earliest_to_retain or body.extra.get(EARLIEST_KEY)):
+                restored = self._restored_to(clean, limit)
+                return restored, restored == limit and EARLIEST_KEY not in body.extra
         return None
 
     def _cleans(self) -> Iterator[tuple[Instant, ActionBody | None]]:
@@ -312,13 +328,8 @@ class MetaClient:
 
 
 EARLIEST_KEY = "lakebed.earliest.retained"
-"""Where a clean by file versions says what Hudi's own record says for the other policies only."""
-
-
-def _retained_by(body: ActionBody | None) -> str | None:
-    if not isinstance(body, CleanMetadata):
-        return None
-    return body.earliest_to_retain or body.extra.get(EARLIEST_KEY) or None
+"""Where a clean says from which write on states are whole, if it may have taken what that write replaced: Hudi's own
+record has no word for that, and none at all for cleans by file versions."""
 
 
 def _is_by(instant: Instant, at: str | None) -> bool:

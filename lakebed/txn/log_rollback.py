@@ -19,13 +19,10 @@ from lakebed.datafile.log_file import open_log_file
 from lakebed.datafile.log_scan import ScannedLog
 from lakebed.format.log_block import ROLLBACK_COMMAND, BlockKind, Header
 from lakebed.format.log_v1 import encode_block
-from lakebed.format.names import LogFileName, parse_log_file
+from lakebed.format.names import ROLLBACK_TOKEN, LogFileName, parse_log_file
 from lakebed.model.files import LogKind
 from lakebed.storage.storage import Storage, joined
 from lakebed.timeline.clock import comparable
-
-_WRITE_TOKEN = "1-0-1"
-"""The token of files that no task wrote."""
 
 
 def take_back_blocks(storage: Storage, paths: Iterable[str], target: str, by: str) -> dict[str, int]:
@@ -47,7 +44,7 @@ def take_back_blocks(storage: Storage, paths: Iterable[str], target: str, by: st
         last = max(logs, key=lambda scanned: scanned.log.order).log
         group, version = last.file_group, last.version + 1
         while True:
-            name = LogFileName(group.file_id, last.instant_time, version, _WRITE_TOKEN, LogKind.LOG, native=False)
+            name = LogFileName(group.file_id, last.instant_time, version, ROLLBACK_TOKEN, LogKind.LOG, native=False)
             path = joined(group.partition_path, name.render())
             if storage.put_if_absent(path, command):
                 break

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lakebed.errors import CorruptTable
-from lakebed.format.names import parse_log_file
+from lakebed.format.names import ROLLBACK_TOKEN, parse_log_file
 from lakebed.model.actions import CommitMetadata
 from lakebed.model.files import BaseFile, FileGroupId, LogFile
 from lakebed.runner import LocalRunner
@@ -133,7 +133,11 @@ class TimelineCommits:
         named, group = self._report(file.instant_time), file.file_group
         if named is None or named.has(group.partition_path, group.file_id, file.name):
             return True
-        return isinstance(file, LogFile) and file.path in self._strangers()
+        return isinstance(file, LogFile) and (file.path in self._strangers() or self._is_command(file))
+
+    def _is_command(self, file: LogFile) -> bool:
+        """Whether a log takes back blocks of others in its slice; it bears the begin of the slice's base file."""
+        return self.client.config.has_shared_logs and not file.native and file.write_token == ROLLBACK_TOKEN
 
     def writer_of(self, file: BaseFile | LogFile) -> str:
         found = self._strangers().get(file.path) if isinstance(file, LogFile) else None

@@ -55,6 +55,32 @@ def partition_stats(path: str, config: TableConfig, schema: pa.Schema) -> dict[s
     return found
 
 
+def partition_values(path: str, config: TableConfig, schema: pa.Schema) -> dict[str, Any] | None:
+    """The values of the partition columns of every row of a partition; None where the path does not tell them all.
+
+    The folder of rows without a value holds null; the empty text, which lies there too, only if null is not allowed.
+    """
+    segments = path.split("/")
+    columns = mapped_columns(config)
+    if not path or len(segments) != len(columns):
+        return None
+    found: dict[str, Any] = {}
+    for name, segment in zip(columns, segments, strict=True):
+        text = _value_text(name, segment, config) if name is not None else None
+        if name is None or name not in schema.names or text is None:
+            return None
+        field = schema.field(name)
+        is_text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
+        if text == DEFAULT_PARTITION and field.nullable:
+            found[name] = None
+            continue
+        value = ("" if text == DEFAULT_PARTITION else text) if is_text else _typed(text, field.type)
+        if value is None:
+            return None
+        found[name] = value
+    return found
+
+
 def _value_text(name: str, segment: str, config: TableConfig) -> str | None:
     if config.hive_style:
         prefix = f"{name}="

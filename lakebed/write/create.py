@@ -9,34 +9,52 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from lakebed.config.given import option_texts
 from lakebed.config.merge_settings import COMMIT_TIME_STRATEGY, EVENT_TIME_STRATEGY
-from lakebed.config.table_config import TableConfig
 from lakebed.errors import InvalidRequest
 from lakebed.format.names import PROPERTIES_FILE
 from lakebed.format.table_files import render_properties, table_checksum
 from lakebed.model.schema import is_meta_field, stored_schema, table_avro, without_meta_fields
 from lakebed.model.schema_change import did_you_mean
 from lakebed.storage.storage import Storage
+from lakebed.write.asked import (
+    INDEX_TYPE,
+    INDEXES,
+    LAYOUT,
+    NUM_BUCKETS,
+    ORDERING,
+    PARTITION_PATH,
+    RECORD_KEY,
+    SETTLED,
+    VERSION,
+    agreed,
+    columns_asked,
+    index_asked,
+    key_generator_asked,
+    stated,
+    table_type_asked,
+)
 from lakebed.write.prepare import as_reader
-from lakebed.write.virtual_keys import refuse_unmade_keys, refuse_unstored_keys
+from lakebed.write.rehearsal import rehearse
 
 DRAFT_PROPERTY = "lakebed.format.draft"
 TABLE_TYPES = {"mor": "MERGE_ON_READ", "cow": "COPY_ON_WRITE"}
+MOST_BUCKETS = 99_999_999
 LAYOUTS = ("lsm_tree", "default")
 VERSIONS = {"v2": "10", "v1": "9"}
-INDEXES: Mapping[str, tuple[str, str | None]] = {
-    "bucket": ("BUCKET", "SIMPLE"),
-    "consistent_bucket": ("BUCKET", "CONSISTENT_HASHING"),
-    "simple": ("SIMPLE", None),
-    "bloom": ("BLOOM", None),
-    "global_simple": ("GLOBAL_SIMPLE", None),
-    "global_bloom": ("GLOBAL_BLOOM", None),
-}
+_MERGE_MODE = "hoodie.record.merge.mode"
+_HASH_FIELD = "hoodie.bucket.index.hash.field"
+_MADE_HERE = (
+    "hoodie.table.create.schema",
+    "hoodie.table.checksum",
+    "hoodie.table.metadata.partitions",
+    "hoodie.table.metadata.partitions.inflight",
+)
 _PAYLOADS = {
     "EVENT_TIME_ORDERING": ("org.apache.hudi.common.model.DefaultHoodieRecordPayload", EVENT_TIME_STRATEGY),
     "COMMIT_TIME_ORDERING": ("org.apache.hudi.common.model.OverwriteWithLatestAvroPayload", COMMIT_TIME_STRATEGY),
@@ -63,25 +81,24 @@ class NewTable:
 def create_table(storage: Storage, new: NewTable) -> bool:
     """Make the table; False when somebody else has made one there."""
     properties = table_properties(new)
-    config = TableConfig.from_properties(properties)
-    refuse_unmade_keys(config, new.schema)
-    refuse_unstored_keys(config, {})
+    rehearse(properties, new.schema)
     return storage.put_if_absent(PROPERTIES_FILE, render_properties(properties, ["Properties saved by lakebed"]))
 
 
-def table_properties(new: NewTable) -> dict[str, str]:
+def table_properties(asked: NewTable) -> dict[str, str]:
     """The content of `hoodie.properties`; refuses what cannot work."""
+    new = _settled(asked)
     _check_choices(new)
+    keygen, partition_by = key_generator_asked(new.properties, new.record_key, new.partition_by)
     _check_columns(new)
-    version = new.properties.get("hoodie.table.version", VERSIONS[new.log_format])
+    version = stated(new.properties, VERSION) or VERSIONS[new.log_format]
     if (new.log_format == "v2" and version != "10") or (new.log_format == "v1" and version not in ("8", "9")):
         raise InvalidRequest(
             f"table version {version} does not go with log_format={new.log_format!r}",
             hint='log_format="v2" makes version 10, log_format="v1" version 9 (or 8 by hoodie.table.version).',
         )
-    mode = new.properties.get("hoodie.record.merge.mode") or (
-        "EVENT_TIME_ORDERING" if new.ordering else "COMMIT_TIME_ORDERING"
-    )
+    default_mode = "EVENT_TIME_ORDERING" if new.ordering else "COMMIT_TIME_ORDERING"
+    mode = (stated(new.properties, (_MERGE_MODE,)) or default_mode).upper()
     properties = {
         "hoodie.table.name": new.name,
         "hoodie.table.type": TABLE_TYPES[new.table_type],
@@ -92,9 +109,8 @@ def table_properties(new: NewTable) -> dict[str, str]:
         "hoodie.timeline.history.path": "history",
         "hoodie.archivelog.folder": "history",
         "hoodie.table.base.file.format": "PARQUET",
-        "hoodie.table.partition.fields": ",".join(new.partition_by),
-        "hoodie.table.keygenerator.type": _keygen(new),
-        "hoodie.record.merge.mode": mode,
+        "hoodie.table.partition.fields": ",".join(partition_by),
+        **keygen,
         "hoodie.populate.meta.fields": "true",
         "hoodie.table.timeline.timezone": "UTC",
         "hoodie.datasource.write.hive_style_partitioning": "true",
@@ -117,11 +133,30 @@ def table_properties(new: NewTable) -> dict[str, str]:
     if version == "10":
         properties[DRAFT_PROPERTY] = "1"
     properties |= _index_properties(new)
-    properties |= {key: str(value) for key, value in new.properties.items()}
-    if properties.get("hoodie.table.cdc.enabled") == "true":
-        raise InvalidRequest("tables with change data capture cannot be written yet", hint="Leave it off.")
+    properties |= {key: value for key, value in new.properties.items() if key not in SETTLED}
+    properties[_MERGE_MODE] = mode
     properties["hoodie.table.checksum"] = str(table_checksum(properties))
     return properties
+
+
+def _settled(new: NewTable) -> NewTable:
+    """The request with what its properties say where no argument does."""
+    properties = option_texts(new.properties)
+    made = [key for key in _MADE_HERE if properties.get(key, "").strip()]
+    if made:
+        raise InvalidRequest(f"{made[0]} is made by create itself", hint="Leave it out.")
+    index, buckets = index_asked(properties)
+    return replace(
+        new,
+        record_key=columns_asked("record_key", new.record_key, properties, RECORD_KEY),
+        partition_by=columns_asked("partition_by", new.partition_by, properties, PARTITION_PATH),
+        ordering=columns_asked("ordering", new.ordering, properties, ORDERING),
+        table_type=table_type_asked(properties) or new.table_type,
+        layout=str(stated(properties, LAYOUT) or new.layout).lower(),
+        index=agreed("index", new.index, index, INDEX_TYPE),
+        num_buckets=agreed("num_buckets", new.num_buckets, buckets, NUM_BUCKETS),
+        properties=properties,
+    )
 
 
 def schema_of(given: Any) -> pa.Schema:
@@ -144,17 +179,8 @@ def _index_properties(new: NewTable) -> dict[str, str]:
     if engine is not None:
         found["hoodie.index.bucket.engine"] = engine
         found["hoodie.bucket.index.num.buckets"] = str(new.num_buckets or 4)
-        hashed = new.properties.get("hoodie.bucket.index.hash.field") or ",".join(new.record_key)
-        found["hoodie.bucket.index.hash.field"] = hashed
+        found[_HASH_FIELD] = new.properties.get(_HASH_FIELD) or ",".join(new.record_key)
     return found
-
-
-def _keygen(new: NewTable) -> str:
-    if any(key.startswith("hoodie.keygen.timebased") for key in new.properties):
-        return "TIMESTAMP"
-    if not new.partition_by:
-        return "NON_PARTITION"
-    return "SIMPLE" if len(new.record_key) <= 1 and len(new.partition_by) == 1 else "COMPLEX"
 
 
 def _check_choices(new: NewTable) -> None:
@@ -173,8 +199,8 @@ def _check_choices(new: NewTable) -> None:
         raise InvalidRequest("a bucket index needs a record key", hint="Give record_key=..., or another index.")
     if default_index(new) == "consistent_bucket" and new.table_type != "mor":
         raise InvalidRequest("consistent hashing is for merge-on-read tables", hint='Use index="bucket".')
-    if new.num_buckets is not None and not 0 < new.num_buckets <= 99_999_999:
-        raise InvalidRequest(f"num_buckets={new.num_buckets} is out of range", hint="Use 1 to 99999999.")
+    if new.num_buckets is not None and not (isinstance(new.num_buckets, int) and 0 < new.num_buckets <= MOST_BUCKETS):
+        raise InvalidRequest(f"num_buckets={new.num_buckets!r} is out of range", hint=f"Use 1 to {MOST_BUCKETS}.")
     if not new.name or "/" in new.name:
         raise InvalidRequest(f"{new.name!r} is no table name", hint='Set properties={"hoodie.table.name": ...}.')
 
@@ -193,10 +219,15 @@ def _check_columns(new: NewTable) -> None:
         )
     for what, columns in (
         ("record_key", new.record_key),
-        ("partition_by", new.partition_by),
+        ("partition_by", [word.partition(":")[0].strip() for word in new.partition_by]),
         ("ordering", new.ordering),
     ):
         _check_known(what, columns, new.schema)
+    inner = [name for name in new.ordering if name not in names]
+    if inner:
+        raise InvalidRequest(
+            f"ordering={inner[0]!r} is a field inside a column", hint="Order by a column of its own; copy the field."
+        )
 
 
 def _check_known(what: str, columns: Sequence[str], schema: pa.Schema) -> None:

@@ -219,15 +219,16 @@ def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId
 def refuse_changed(read: MetaClient, txn: Transaction, request: WriteRequest, placed: Sequence[Placed]) -> None:
     """Rows were made from what the table held when it was read; a write that completed since may have changed them.
 
-    Where a hash places rows only their own file groups matter; elsewhere a key may be anywhere in its partition.
+    Where a hash places rows only their own file groups matter; elsewhere a key may be anywhere in its partition, and
+    partitions that are replaced matter as a whole.
     """
     groups = frozenset(piece.target.file_group for piece in placed)
+    partitions = set(request.partitions or ())
     if _index_options(txn.snapshot.config, request).kind is not IndexKind.BUCKET:
-        partitions = {group.partition_path for group in groups}
-        others = completed_since(read, txn.snapshot)
-        near = {group for theirs in others for group in theirs.groups if group.partition_path in partitions}
-        groups |= near
-    conflict = conflicts(Touched(txn.begin_time, groups, frozenset()), completed_since(read, txn.snapshot))
+        partitions |= {group.partition_path for group in groups}
+    others = list(completed_since(read, txn.snapshot))
+    groups |= {group for theirs in others for group in theirs.groups if group.partition_path in partitions}
+    conflict = conflicts(Touched(txn.begin_time, groups, frozenset()), others)
     if conflict is not None:
         raise conflict
     if request.partial and any(piece.target.kind is not Target.APPEND for piece in placed):

@@ -21,20 +21,23 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakebed.config.option import FLAG, Option
 from lakebed.index.options import IndexOptions
 from lakebed.merge.table_shape import TableShape
 from lakebed.model.record_key import key_generator_of
 from lakebed.model.schema import IS_DELETED, PARTITION_PATH, RECORD_KEY, without_meta_fields
 from lakebed.read.shape import keyed_shape
 from lakebed.write.job import CommitResult, run_write
-from lakebed.write.merge_clauses import TARGET, BoundClause, Clause, Kind, Meeting, Verb, bind
+from lakebed.write.merge_clauses import TARGET, BoundClause, Clause, Kind, Meeting, Verb, bind, refuse_new_columns
 from lakebed.write.merge_join import MergeJoin, SourceRows
 from lakebed.write.operation import Operation
 from lakebed.write.operations import TableWriter, unordered_deletes
 from lakebed.write.prepare import as_reader
 from lakebed.write.writable import declared_schema
 
-PARTIAL_UPDATES = "hoodie.spark.sql.merge.into.partial.updates"
+PARTIAL_UPDATES = Option(
+    "hoodie.spark.sql.merge.into.partial.updates", FLAG, True, "Whether updates write only the columns they set."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class MergeBuilder:
         return self._with(Clause(Kind.MATCHED, Verb.UPDATE, dict(set), condition))
 
     def when_matched_update_all(self, condition: str | None = None) -> MergeBuilder:
-        """Set every column of matched rows that the source has, by name."""
+        """Set every column of matched rows that the source has, by name; the source may have no others."""
         return self._with(Clause(Kind.MATCHED, Verb.UPDATE, None, condition))
 
     def when_matched_delete(self, condition: str | None = None) -> MergeBuilder:
@@ -63,7 +66,7 @@ class MergeBuilder:
         return self._with(Clause(Kind.MISSING, Verb.INSERT, dict(values), condition))
 
     def when_not_matched_insert_all(self, condition: str | None = None) -> MergeBuilder:
-        """Insert source rows that match nothing, columns by name."""
+        """Insert source rows that match nothing, columns by name; the table must have them all."""
         return self._with(Clause(Kind.MISSING, Verb.INSERT, None, condition))
 
     def when_not_matched_by_source_update(
@@ -95,6 +98,7 @@ def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
     own = declared_schema(client, shape)
     meeting = Meeting.of(merge.on, config, own, reader.schema)
     clauses = bind(merge.clauses, config, own, reader.schema)
+    refuse_new_columns(merge.clauses, clauses, meeting, own, reader.schema)
     generator = key_generator_of(config, writer.properties)
     partial = _partial_columns(writer, clauses, own, shape)
     nullable = without_meta_fields(shape.schema)
@@ -134,10 +138,10 @@ def _partial_columns(
 ) -> tuple[str, ...] | None:
     """The columns that logs will hold, when the merge only updates some of them; None to write whole rows."""
     config = writer.client.config
-    wanted = writer.properties.get(PARTIAL_UPDATES, config.properties.get(PARTIAL_UPDATES, "true"))
+    wanted = PARTIAL_UPDATES.read({**config.properties, **writer.properties})
     if not config.populate_meta_fields:
         return None  # readers make the key of a partial row from columns that it does not have
-    if not config.is_mor or wanted.strip().lower() != "true" or not shape.rule.picks_whole_records:
+    if not config.is_mor or not wanted or not shape.rule.picks_whole_records:
         return None
     changed = {name for clause in clauses for name in clause.values}
     if any(clause.verb is not Verb.UPDATE for clause in clauses) or changed & set(config.partition_fields):

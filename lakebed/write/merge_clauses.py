@@ -21,6 +21,7 @@ from lakebed.config.options import TableConfig
 from lakebed.errors import InvalidRequest
 from lakebed.model.expression import And, Cast, Compare, Field, Node
 from lakebed.model.predicate import Expression, Predicate, parse_expression, parse_predicate
+from lakebed.model.schema import is_meta_field
 from lakebed.model.schema_change import did_you_mean
 from lakebed.write.assigned import check_assignable
 
@@ -127,6 +128,29 @@ def bind(clauses: Sequence[Clause], config: TableConfig, own: pa.Schema, source:
     if not clauses:
         raise InvalidRequest("a merge needs a clause", hint="Such as .when_matched_update_all().")
     return tuple(_bound(clause, config, own, source) for clause in clauses)
+
+
+def refuse_new_columns(
+    clauses: Sequence[Clause], bound: Sequence[BoundClause], meeting: Meeting, own: pa.Schema, source: pa.Schema
+) -> None:
+    """Clauses that take all columns would lose those that the table does not have.
+
+    Columns that a condition or an expression looks at are there for that, and are not meant for the table.
+    """
+    if all(clause.values is not None for clause in clauses):
+        return
+    read = {name.removeprefix(SOURCE) for clause in bound for name in clause.columns} | set(meeting.columns.values())
+    known = {*own.names, *read}
+    new = [
+        item.name
+        for item in source
+        if item.name not in known and not is_meta_field(item.name) and not pa.types.is_null(item.type)
+    ]
+    if new:
+        raise InvalidRequest(
+            f"the source has columns that the table lacks: {', '.join(new)}",
+            hint="Drop them from the source, name the columns in the clauses, or add them first with upsert.",
+        )
 
 
 def _bound(clause: Clause, config: TableConfig, own: pa.Schema, source: pa.Schema) -> BoundClause:

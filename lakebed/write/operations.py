@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.config.options import ReadOptions
-from lakebed.config.write_options import WriteOptions
+from lakebed.config.write_options import Duplicates, WriteOptions
 from lakebed.errors import InvalidRequest
+from lakebed.index.options import refuse_other_index
 from lakebed.merge.table_shape import TableShape
 from lakebed.model.partition_path import PartitionFields
 from lakebed.model.predicate import Predicate, is_in, parse_expression
@@ -31,11 +32,13 @@ from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.assigned import assigned, check_assignable
+from lakebed.write.duplicates import duplicate_policy, known_keys_of, new_rows
+from lakebed.write.given_keys import key_table
 from lakebed.write.job import CommitResult, WriteRequest, run_write, table_schema_json
 from lakebed.write.operation import Operation
 from lakebed.write.prepare import Preparation, as_reader, plan_preparation
 from lakebed.write.virtual_keys import refuse_other_meta_fields, refuse_unmade_keys, refuse_unstored_keys
-from lakebed.write.writable import carried_schema, declared_schema, refuse_unwritable
+from lakebed.write.writable import carried_schema, declared_schema, refuse_other_fields, refuse_unwritable
 
 DEFAULT_MEMORY = 1 << 30
 """More than a read may take: what is sorted in one piece need not go to disk."""
@@ -58,6 +61,8 @@ class TableWriter:
             refuse_unmade_keys(self.client.config, keyed_shape(self.client).schema)
         refuse_other_meta_fields(self.client.config, self.properties)
         refuse_unstored_keys(self.client.config, self.properties)
+        refuse_other_index(self.client.config, self.properties)
+        refuse_other_fields(self.client.config, self.properties)
 
     # ------------------------------------------------------------------ rows in
     def write(self, data: Any, operation: Operation, *, partial: bool = False) -> CommitResult:
@@ -77,6 +82,10 @@ class TableWriter:
         request = replace(self.request(operation, shape, plan), reads=reads)
         rows = plan.rows(reader, self.key_stem(), secrets.randbelow(1 << 31))
         in_hand = in_hand and plan.keeps_columns
+        policy = duplicate_policy(operation, self.options, plan.generator)
+        if policy is not Duplicates.NONE:
+            known = known_keys_of(self.client, self.properties, self.memory, self.runner)
+            rows, request, in_hand = new_rows(rows, known, policy), replace(request, reads=True), False
         return run_write(self.client, self.control, request, rows, self.runner, in_hand=in_hand)
 
     def delete_keys(self, keys: Any) -> CommitResult:
@@ -86,9 +95,10 @@ class TableWriter:
         data = key_table(keys, config.key_fields, shape.schema)
         if not data.num_rows:
             return self._delete_found(())
-        if all(name in data.schema.names for name in config.partition_fields):
+        generator = key_generator_of(config, self.properties)
+        if all(name in data.schema.names for name in (*generator.columns, *config.partition_fields)):
             return self.delete_rows(data)
-        generator = replace(key_generator_of(config, self.properties), partition=PartitionFields())
+        generator = replace(generator, partition=PartitionFields())
         texts = [record_key_array(generator, batch) for batch in data.combine_chunks().to_batches()]
         found = is_in(pa.field(RECORD_KEY, pa.string()), pc.unique(pa.concat_arrays(texts)).to_pylist())
         return self.delete_where(found)
@@ -109,12 +119,12 @@ class TableWriter:
         request = replace(self._request_for(Operation.DELETE, shape), reads=reads)
         return run_write(self.client, self.control, request, (), self.runner, unordered_deletes(rows, shape))
 
-    def delete_partitions(self, partitions: Sequence[str]) -> CommitResult:
-        """Let whole partitions vanish."""
+    def delete_partitions(self, partitions: Sequence[str], *, as_read: bool = False) -> CommitResult:
+        """Let whole partitions vanish; `as_read` only if nobody wrote to them since the table was opened."""
         known = FileSystemView.of(self.client).partitions()
         chosen = tuple(self._partition_named(name, known) for name in partitions)
         shape = keyed_shape(self.client)
-        request = replace(self._request_for(Operation.DELETE_PARTITION, shape), partitions=chosen)
+        request = replace(self._request_for(Operation.DELETE_PARTITION, shape), partitions=chosen, reads=as_read)
         return run_write(self.client, self.control, request, (), self.runner)
 
     def update(self, assignments: Mapping[str, str], where: str | None) -> CommitResult:
@@ -209,34 +219,3 @@ def unordered_deletes(keys: Iterable[pa.RecordBatch], shape: TableShape) -> Iter
         columns = [batch.column(RECORD_KEY), batch.column(PARTITION_PATH)]
         columns += [pa.nulls(batch.num_rows, item.type) for item in ordering]
         yield pa.RecordBatch.from_arrays(columns, names=names)
-
-
-def key_table(keys: Any, key_fields: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """Keys as the user gave them, as a table of key columns."""
-    if not key_fields:
-        raise InvalidRequest("the table has no record key", hint="Use delete(where=...).")
-    if isinstance(keys, str | bytes | Mapping):
-        raise InvalidRequest("keys is a list", hint=f"Use [{keys!r}].")
-    if isinstance(keys, pa.Table | pa.RecordBatch):
-        return pa.table(keys) if isinstance(keys, pa.RecordBatch) else keys
-    rows = keys.to_pylist() if isinstance(keys, pa.Array | pa.ChunkedArray) else list(keys)
-    try:
-        if rows and all(isinstance(row, Mapping) for row in rows):
-            names = dict.fromkeys(name for row in rows for name in row)
-            unknown = [name for name in names if name not in schema.names]
-            if unknown:
-                raise InvalidRequest(f"the table has no column {unknown[0]!r}")
-            if any(len(row) < len(names) for row in rows):
-                raise InvalidRequest("some keys name more columns than others", hint="Delete them in two calls.")
-            return pa.Table.from_pylist(
-                [dict(row) for row in rows], schema=pa.schema([schema.field(name) for name in names])
-            )
-        if len(key_fields) != 1:
-            raise InvalidRequest(
-                "the record key has several columns",
-                hint=f"Give dicts with {', '.join(key_fields)} instead of plain values.",
-            )
-        column = key_fields[0]
-        return pa.table({column: pa.array(rows, schema.field(column).type)})
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InvalidRequest(f"the keys do not fit the key columns: {error}") from None

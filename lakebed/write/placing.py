@@ -4,7 +4,8 @@
     other indexes     pile everything up ──► look all keys up ──► pile by group      (two passes, keys in memory)
     no look-up        inserts without a hash: homes by key, small files first
 
-Under a global index a row may find its key in another partition: `moves` says what becomes of it.
+Under a global index a row may find its key in another partition: `moves` says what becomes of it, and `staying` what
+its partition columns hold where a key is told to stay.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from lakebed.write.assign import home_of_keys, homes
 from lakebed.write.moves import columns_needed, deletes_stay, settle_moves
 from lakebed.write.operation import Operation
 from lakebed.write.scatter import GROUP_COLUMN, Pile, Scatter, rows_by_group
+from lakebed.write.staying import Folders, staying
 from lakebed.write.task import GroupTarget, Incoming, Target
 from lakebed.write.writable import refuse_unnamed_buckets
 
@@ -281,6 +283,8 @@ class Placing:
             end = start + batch.num_rows
             places = located.slice(start, batch.num_rows).select([PARTITION_PATH, *LOCATION_COLUMNS])
             rows = pa.Table.from_batches([batch])
+            if not is_delete:
+                rows = staying(rows, places, self.shape.rule, Folders.of(self.client.config, self.properties))
             index = rows.schema.get_field_index(PARTITION_PATH)
             rows = rows.set_column(index, rows.schema.field(index), places.column(PARTITION_PATH))
             for name in LOCATION_COLUMNS:

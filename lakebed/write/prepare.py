@@ -18,6 +18,7 @@ import pyarrow.dataset as pads
 
 from lakebed.config.options import MergeMode, TableConfig
 from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
+from lakebed.model.partition_path import DEFAULT_PARTITION
 from lakebed.model.record_key import KeyGenerator, auto_keys, key_generator_of, partition_path_array, record_key_array
 from lakebed.model.schema import IS_DELETED, PARTITION_PATH, RECORD_KEY, without_meta_fields
 from lakebed.model.schema_change import did_you_mean, evolve
@@ -38,6 +39,11 @@ class Preparation:
     incoming: pa.Schema
     generator: KeyGenerator
     ordering: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> tuple[str, ...]:
+        """The (dotted) columns whose values tell rows apart: they go into the table unchanged or not at all."""
+        return (*self.generator.key_fields, *self.generator.partition.fields, *self.ordering)
 
     @property
     def schema(self) -> pa.Schema:
@@ -69,6 +75,7 @@ class Preparation:
             raise InvalidRequest(error.what, hint="Nothing of this write becomes visible.") from None
         _check_nulls(rows, self.columns)
         self._check_ordering(rows)
+        self._check_folders(rows)
         keys = self._keys(rows, batch, begin, task, numbered)
         return pa.RecordBatch.from_arrays(
             [keys, partition_path_array(self.generator, rows), *rows.columns], schema=self.schema
@@ -97,11 +104,21 @@ class Preparation:
                     hint="Fill it: the later of two versions of a row is known by it.",
                 )
 
+    def _check_folders(self, rows: pa.RecordBatch) -> None:
+        """Rows without a partition value go to a folder of that name: nothing else may, or it is taken for null."""
+        for name in self.generator.partition.fields:
+            column = column_of(rows, name)
+            if pa.types.is_string(column.type) and pc.any(pc.equal(column, DEFAULT_PARTITION)).as_py():
+                raise InvalidRequest(
+                    f"the partition column {name!r} holds {DEFAULT_PARTITION!r}, the name of the folder for null",
+                    hint="Write null instead, or another text.",
+                )
+
     def _projection(self) -> Projection:
         data = without_meta_fields(self.incoming)
         nullable = pa.schema([column.with_nullable(True) for column in self.columns])
         try:
-            return resolve(data, nullable)
+            return resolve(data, nullable, exact=self.exact)
         except (CorruptTable, UnsupportedFormat) as error:
             raise InvalidRequest(error.what) from None
 
@@ -130,7 +147,8 @@ def plan_preparation(
     if deletes:
         kept = {*generator.columns, *(name.partition(".")[0] for name in ordering)}
         incoming = pa.schema([column for column in incoming if column.name in kept or column.name == RECORD_KEY])
-    evolved = evolve(table_schema, incoming, allow_missing=partial or deletes)
+    keys = (*generator.key_fields, *generator.partition.fields)
+    evolved = evolve(table_schema, incoming, allow_missing=partial or deletes, keys=keys)
     columns = evolved
     if partial or deletes:
         columns = pa.schema([column for column in evolved if column.name in incoming.names])

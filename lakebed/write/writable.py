@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from lakebed.config.option import options_of
-from lakebed.config.options import TableConfig
+from lakebed.config.option import WORDS, options_of
+from lakebed.config.options import WRITE_KEYS, TableConfig
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest
 from lakebed.index.bucket import bucket_of_file_id
@@ -26,7 +26,7 @@ from lakebed.write.virtual_keys import POPULATE_META_FIELDS, refuse_unmade_keys
 INDEX_TYPE = "hoodie.index.type"
 _OTHER_KEYS = (
     POPULATE_META_FIELDS,
-    "hoodie.datasource.write.",
+    *WRITE_KEYS,
     "hoodie.write.complex.keygen.new.encoding",
     "hoodie.spark.sql.merge.into.partial.updates",
     "hoodie.upsert.shuffle.parallelism",
@@ -56,6 +56,19 @@ def refuse_unwritable(config: TableConfig) -> None:
         if holds:
             raise InvalidRequest(f"the table cannot be written to: {reason}", hint="Write to it with Hudi.")
     refuse_unmade_keys(config)
+
+
+def refuse_other_fields(config: TableConfig, properties: Mapping[str, str]) -> None:
+    """A table keeps its key, partition and ordering columns; options that name others are a mistake."""
+    own = {"recordkey": config.key_fields, "partitionpath": config.partition_fields}
+    for word, there in {**own, "precombine": config.ordering_fields}.items():
+        key = f"hoodie.datasource.write.{word}.field"
+        given = tuple(name.partition(":")[0] for name in WORDS.parse(properties.get(key, "")))
+        if given and given != there:
+            raise InvalidRequest(
+                f"the table has {','.join(there) or 'none'} where {key}={properties[key]}",
+                hint=f"Leave {key} out: the table knows it.",
+            )
 
 
 def refuse_unnamed_buckets(client: MetaClient, properties: Mapping[str, str]) -> None:

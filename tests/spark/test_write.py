@@ -115,7 +115,7 @@ def test_an_index_by_keys_that_are_not_stored(
         with pytest.raises(lakebed.InvalidRequest, match=f"{index} needs keys in files"):
             lakebed.open(tmp_path / "t", options=asked).bulk_insert(given)
     assert {file for file in (tmp_path / "t").rglob("*") if file.is_file()} == before
-    table.upsert(given, options={**options, "hoodie.index.type": "GLOBAL_SIMPLE"})
+    table.upsert(given, options={**options, "hoodie.index.type": "SIMPLE"})
     assert table.scan().count() == 9
 
 

@@ -7,10 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from lakebed.storage.memory import MemoryStorage
-from lakebed.timeline import history_writer
 from lakebed.timeline.history import History
 from lakebed.timeline.history_columns import BODIES_SCHEMA
 from lakebed.timeline.history_reader import SORTED_KEY
@@ -48,12 +46,11 @@ def test_rows_out_of_order_are_not_called_sorted() -> None:
     assert history.loaded("20260101000001200", "20260101000001200").num_rows == 1
 
 
-def test_full_files_are_not_merged_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_files_are_not_merged_again() -> None:
     full = 64 << 10
-    monkeypatch.setattr(history_writer, "FULL_SIZE", full)
     history = History(MemoryStorage(), (), None)
     for first in range(0, 2_400, 20):
-        history = compact(flush(history, rows(list(range(first, first + 20)), body=100)), 4, 1 << 30)
+        history = compact(flush(history, rows(list(range(first, first + 20)), body=100)), 4, full)
     assert full / 2 < max(file.size for file in history.files) <= full
     small = [file for file in history.files if file.size <= full / 2]
     assert 1 < len(small) < 12, "what is not full is still merged level by level"

@@ -79,9 +79,15 @@ def test_one_of_two_writes_in_a_log(upgraded: Path) -> None:
     first, second = shared_logs(upgraded)
     first.write_bytes(first.read_bytes() + second.read_bytes())
     second.write_bytes(b"\0" * second.stat().st_size)  # its block is in the first
-    lakebed.open(upgraded).services.rollback(WRITES[2])
+    table = lakebed.open(upgraded, num_buckets=1)
+    table.services.rollback(WRITES[2])
     assert ours(upgraded) == hudis(upgraded, WRITES[1])
     assert [run.instant_time for run in as_hudi_scans(upgraded).runs] == [WRITES[1]]
+    table.services.clean({"hoodie.clean.commits.retained": "1"})
+    assert shared_logs(upgraded)[-1].name.endswith(".log.3_1-0-1"), "the command is part of the slice"
+    table.services.compact()
+    assert ours(upgraded) == hudis(upgraded, WRITES[1]), "a compaction heeds the command"
+    assert table.check() == []
 
 
 def test_a_restore_takes_back_blocks(tmp_path: Path) -> None:

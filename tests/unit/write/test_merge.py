@@ -176,7 +176,27 @@ REFUSED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     ),
     "insert of a null key": (
         "null",
-        lambda t: t.merge(source(src(None, 1)), on="t.id = s.id").when_not_matched_insert_all(),
+        lambda t: t.merge(
+            source(src(None, 1)).drop_columns(["qty", "gone"]), on="t.id = s.id"
+        ).when_not_matched_insert_all(),
+    ),
+    "insert of columns that the table lacks": (
+        "lacks: qty. Drop",
+        lambda t: (
+            t.merge(source(src("new", 1)), on="t.id = s.id")
+            .when_matched_delete(condition="s.gone")
+            .when_not_matched_insert_all()
+        ),
+    ),
+    "update of columns that the table lacks": (
+        "lacks: qty, gone. Drop",
+        lambda t: t.merge(source(src("k0", 1)), on="t.id = s.id").when_matched_update_all(),
+    ),
+    "partial updates that are neither on nor off": (
+        "neither true nor false",
+        lambda t: t.merge(source(src("k0", 1)), on="t.id = s.id", options={PARTIAL: "maybe"}).when_matched_update(
+            set={"v": "s.qty"}
+        ),
     ),
 }
 

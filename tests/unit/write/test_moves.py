@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import pyarrow as pa
@@ -112,9 +113,55 @@ def test_a_key_may_be_told_to_stay(index: str) -> None:
     t = make(index=index, properties={f"hoodie.{kind}.index.update.partition.path": "false"})
     t.upsert(table(row("k", 5, "a", 1)))
     t.upsert(table(row("k", 6, "b", 2)))
-    assert t.scan().select("_hoodie_partition_path", "p", "v").to_arrow().to_pylist() == [
-        {"_hoodie_partition_path": "p=a", "p": "b", "v": 2}
+    stays = [{"_hoodie_partition_path": "p=a", "p": "a", "v": 2}]
+    assert t.scan().select("_hoodie_partition_path", "p", "v").to_arrow().to_pylist() == stays
+    assert [t.scan(filter=f"p = '{p}'").count() for p in "ab"] == [1, 0]
+    t.delete(where="p = 'a'")
+    assert t.scan().count() == 0
+
+
+STAY = {"hoodie.simple.index.update.partition.path": "false"}
+
+
+@pytest.mark.parametrize("table_type", ["mor", "cow"])
+def test_a_key_that_stays_keeps_the_values_of_its_folder(table_type: str) -> None:
+    schema = pa.schema([*SCHEMA, pa.field("n", pa.int32()), pa.field("day", pa.date32())])
+    t = make(
+        table_type=table_type, index="global_simple", partition_by=["p", "n", "day"], schema=schema, properties=STAY
+    )
+    one, two = dt.date(2026, 1, 1), dt.date(2026, 1, 2)
+    t.upsert(table(row("k", 1, None, 1, n=1, day=one), row("l", 1, "a", 1, n=None, day=one), schema=schema))
+    t.upsert(
+        table(
+            *(row("k", 2, "b", 2, n=2, day=two), row("l", 2, "b", 2, n=2, day=two), row("m", 2, "b", 2, n=2, day=two)),
+            schema=schema,
+        )
+    )
+    assert values(t, "id", "p", "n", "day", "v") == [
+        ("k", None, 1, one, 2),
+        ("l", "a", None, one, 2),
+        ("m", "b", 2, two, 2),
     ]
+
+
+def test_a_delete_that_names_another_partition_needs_no_values() -> None:
+    t = make(index="global_simple", properties=STAY, schema=DELETABLE)
+    t.upsert(table(row("k", 1, "a", 1), row("l", 1, "a", 1), schema=DELETABLE))
+    t.upsert(table(gone("k", 2, "b"), row("l", 2, "b", 2), schema=DELETABLE))
+    assert values(t, "id", "p", "v") == [("l", "a", 2)]
+
+
+def test_a_folder_that_does_not_tell_its_values_keeps_no_other_rows() -> None:
+    times = {
+        "hoodie.keygen.timebased.timestamp.type": "UNIX_TIMESTAMP",
+        "hoodie.keygen.timebased.output.dateformat": "yyyy",
+    }
+    t = make(index="global_simple", partition_by="v", properties=STAY | times)
+    t.upsert(table(row("k", 1, "a", 0)))
+    t.upsert(table(row("k", 2, "a", 86_400)))  # the same year
+    with pytest.raises(lakebed.InvalidRequest, match="does not tell its partition values"):
+        t.upsert(table(row("k", 3, "a", 86_400 * 400)))
+    assert values(t, "id", "ts", "v") == [("k", 2, 86_400)]
 
 
 def test_versions_that_are_combined_do_not_move() -> None:

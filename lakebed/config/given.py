@@ -1,0 +1,43 @@
+"""Options as a caller hands them over, as `hoodie.*` texts: the one place where Python values become texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lakebed.config.write_options import WriteOptions
+from lakebed.errors import InvalidRequest
+
+
+def option_texts(options: Any) -> dict[str, str]:
+    """A mapping of keys to values, or typed options, as texts; `InvalidRequest` for anything else.
+
+    Truths and numbers are taken as their text. Of typed options those fields count that differ from their defaults:
+    the others leave the settings of the table as they are.
+    """
+    if options is None:
+        return {}
+    if isinstance(options, WriteOptions):
+        return options.to_properties()
+    if not isinstance(options, Mapping):
+        raise InvalidRequest(
+            f"options are a mapping of keys to text, not {type(options).__name__}",
+            hint='Write options={"hoodie.parquet.max.file.size": "128MB"}, or give a WriteOptions.',
+        )
+    return {_key(key): _text(key, value) for key, value in options.items()}
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise InvalidRequest(f"the key of an option is text, not {key!r}")
+    return key
+
+
+def _text(key: Any, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise InvalidRequest(
+        f"the option {key} is {type(value).__name__}, which has no text", hint="Give text, a number or a truth."
+    )

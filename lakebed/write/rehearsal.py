@@ -1,0 +1,81 @@
+"""The first write to a table that does not exist yet, rehearsed: of no rows, on a copy in memory, up to its begin.
+
+Whatever a write would refuse about the table's settings is refused before the table is made. A table that can be made
+and never written to would be found out by whoever comes with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from lakebed.config.clustering_options import ClusteringOptions
+from lakebed.config.compaction_options import CompactionOptions
+from lakebed.config.merge_settings import MergeMode
+from lakebed.config.table_config import TableConfig
+from lakebed.config.upkeep_options import ArchiveOptions, CleanOptions, TtlOptions
+from lakebed.config.write_options import WriteOptions
+from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
+from lakebed.format.names import PROPERTIES_FILE
+from lakebed.format.table_files import render_properties
+from lakebed.index.options import IndexOptions
+from lakebed.model.record_key import partition_path_array, record_key_array
+from lakebed.read.shape import keyed_shape
+from lakebed.runner import SerialRunner
+from lakebed.storage.memory import MemoryStorage
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.control import Control
+from lakebed.txn.options import TxnOptions
+from lakebed.write.job import placing_of
+from lakebed.write.operation import Operation
+from lakebed.write.operations import TableWriter
+from lakebed.write.scatter import Scatter
+from lakebed.write.virtual_keys import refuse_unmade_keys
+from lakebed.write.writable import refuse_unwritable
+
+_GROUPS = (IndexOptions, TxnOptions, CompactionOptions, ClusteringOptions, CleanOptions, ArchiveOptions, TtlOptions)
+_SOME_MEMORY = 1 << 20
+
+
+def rehearse(properties: Mapping[str, str], schema: pa.Schema) -> None:
+    """`InvalidRequest` for a table with these properties that rows of the schema could not be written to."""
+    try:
+        config = TableConfig.from_properties(properties)
+        refuse_unmade_keys(config, schema)
+        _refuse_unwritable(config)
+        if config.merge_mode is MergeMode.CUSTOM and not config.merge_strategy_id:
+            raise InvalidRequest(
+                "hoodie.record.merge.mode=CUSTOM needs the name of a merger",
+                hint="Register one with lakebed.register_merger, and name it in hoodie.record.merge.strategy.id.",
+            )
+        for group in _GROUPS:
+            group.from_properties(properties)
+        _prepare(properties, schema)
+    except (CorruptTable, UnsupportedFormat) as problem:  # nothing is corrupt yet: there is no table
+        raise InvalidRequest(problem.what, hint="Correct the properties of the new table.") from None
+
+
+def _refuse_unwritable(config: TableConfig) -> None:
+    try:
+        refuse_unwritable(config)
+    except InvalidRequest as problem:
+        raise InvalidRequest(
+            problem.what.replace("the table cannot", "such a table cannot"), hint="Leave out the property that says so."
+        ) from None
+
+
+def _prepare(properties: Mapping[str, str], schema: pa.Schema) -> None:
+    storage = MemoryStorage()
+    storage.put_if_absent(PROPERTIES_FILE, render_properties(dict(properties), []))
+    client = MetaClient.open(storage)
+    writer = TableWriter(client, Control.of(storage), WriteOptions.from_properties(properties), memory=_SOME_MEMORY)
+    shape = keyed_shape(client)
+    plan = writer.plan(shape, schema)
+    nothing = pa.RecordBatch.from_pylist([], schema)
+    if not plan.generator.is_keyless and plan.generator.function is None:  # a user's function need not take no rows
+        record_key_array(plan.generator, nothing)
+    partition_path_array(plan.generator, nothing)
+    with Scatter(_SOME_MEMORY) as scatter:
+        request = writer.request(Operation.INSERT, shape, plan)
+        placing_of(client, request, SerialRunner()).pile_up(scatter, (), ())
