@@ -16,6 +16,7 @@ import pyarrow as pa
 from lakebed.config.given import option_texts
 from lakebed.config.option import bytes_of, warn_unknown
 from lakebed.config.options import ReadOptions, TableConfig, known_keys
+from lakebed.config.upkeep_groups import check_upkeep
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest
 from lakebed.inspect import Inspect
@@ -28,7 +29,7 @@ from lakebed.read.shape import table_shape
 from lakebed.runner import LocalRunner
 from lakebed.services.check import check_table
 from lakebed.services.drop_metadata import is_half_dropped, remove_metadata
-from lakebed.services.inline import after_write, check_upkeep
+from lakebed.services.inline import after_write
 from lakebed.services.services import Services
 from lakebed.storage.open import open_storage
 from lakebed.timeline.meta_client import MetaClient

@@ -103,7 +103,6 @@ WRITE_KEYS = tuple(
     for word in (
         "keygenerator.consistent.logical.timestamp.enabled",
         "keygenerator.type",
-        "keygenerator.type",
         "operation",
         "partitionpath.field",
         "precombine.field",

@@ -7,7 +7,6 @@ whoever comes next runs it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 
 from lakebed.config.clustering_options import ClusteringOptions
 from lakebed.config.compaction_options import CompactionOptions, Strategy
@@ -18,12 +17,6 @@ from lakebed.services.archival import archive
 from lakebed.services.archival_policy import is_archive_due
 from lakebed.services.cleaning import clean, is_clean_due
 from lakebed.services.services import Services
-
-
-def check_upkeep(properties: Mapping[str, str]) -> None:
-    """Refuse options of upkeep that cannot be read: after the write it would be too late to say so."""
-    for options in (CompactionOptions, ClusteringOptions, CleanOptions, ArchiveOptions, TtlOptions):
-        options.from_properties(properties)
 
 
 def after_write(services: Services) -> None:

@@ -59,17 +59,16 @@ def drop_expired(
 ) -> CommitResult | None:
     """Let expired partitions vanish; None when none is expired. One that is written to meanwhile is looked at again."""
     files = WriteOptions.from_properties({**client.config.properties, **properties})
-    for attempt in range(_ATTEMPTS):
-        client = client.reload()
-        expired = expired_partitions(client, options, control.clock.now_ms())
-        if not expired:
-            return None
+    left = _ATTEMPTS
+    while expired := expired_partitions(client, options, control.clock.now_ms()):
         writer = TableWriter(client, control, files, properties, runner, memory)
         try:
             return writer.delete_partitions(expired, as_read=True)
         except ConflictError:
-            if attempt == _ATTEMPTS - 1:
+            left -= 1
+            if not left:
                 raise
+            client = client.reload()
     return None
 
 

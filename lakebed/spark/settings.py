@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lakebed.config.option import options_of, warn_unknown
+from lakebed.config.option import WORDS, options_of, warn_unknown
 from lakebed.config.options import ReadOptions, TableConfig, known_keys
+from lakebed.config.upkeep_groups import check_upkeep
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest, TableNotFound
+from lakebed.model.partition_time import TIME_PREFIXES
 from lakebed.model.record_key import LOGICAL_TIMESTAMPS, PLAIN_SINGLE_KEY, SLASH_DATES
 from lakebed.read.plan import Query, query_named
 from lakebed.read.scan import Scan
 from lakebed.runner import LocalRunner
 from lakebed.services.drop_metadata import is_half_dropped, remove_metadata
-from lakebed.services.inline import check_upkeep
 from lakebed.services.services import Services
 from lakebed.storage.open import open_storage
 from lakebed.storage.storage import Storage
@@ -36,7 +37,6 @@ from lakebed.write.asked import (
     VERSION,
     keygen_asked,
     stated,
-    words,
 )
 from lakebed.write.create import NewTable, create_table, schema_of
 from lakebed.write.operation import Operation
@@ -51,7 +51,6 @@ BEGIN = "hoodie.datasource.read.begin.instanttime"
 END = "hoodie.datasource.read.end.instanttime"
 OPERATION = "hoodie.datasource.write.operation"
 _ALSO_KEPT = ("hoodie.index.bucket.engine", LOGICAL_TIMESTAMPS, SLASH_DATES, PLAIN_SINGLE_KEY)
-_KEPT_BELOW = ("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +203,7 @@ class Settings:
             ("record key", RECORD_KEY, config.key_fields),
             ("partition", PARTITION_PATH, config.partition_fields),
         ):
-            given = words(stated(self.own, keys))
+            given = WORDS.parse(stated(self.own, keys) or "")
             if keys is PARTITION_PATH:
                 given = tuple(word.partition(":")[0].strip() for word in given)
             if given and given != there:
@@ -217,4 +216,4 @@ class Settings:
 def _is_kept(key: str) -> bool:
     """Whether an option of the first write belongs to the table: its own properties, and how keys are made."""
     declared = {name for one in options_of(TableConfig).values() for name in one.keys}
-    return key in declared or key in SETTLED or key in _ALSO_KEPT or key.startswith(_KEPT_BELOW)
+    return key in declared or key in SETTLED or key in _ALSO_KEPT or key.startswith(TIME_PREFIXES)

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from lakebed.config.option import WORDS
 from lakebed.config.table_config import KEY_GENERATOR_TYPES
 from lakebed.errors import InvalidRequest
 from lakebed.index.options import BucketEngine, IndexKind, IndexOptions
+from lakebed.model.partition_time import TIME_PREFIXES
 from lakebed.model.record_key import USER_PROVIDED, registered_key_generator
 
 T = TypeVar("T")
@@ -50,7 +52,6 @@ INDEXES: Mapping[str, tuple[str, str | None]] = {
 _TABLE_TYPES = {"MERGE_ON_READ": "mor", "COPY_ON_WRITE": "cow", "MOR": "mor", "COW": "cow"}
 _TYPES = tuple(KEY_GENERATOR_TYPES.values())
 _FIELD_TYPES = ("SIMPLE", "TIMESTAMP")
-_TIMES = ("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.")
 
 
 def stated(properties: Mapping[str, str], keys: Sequence[str]) -> str | None:
@@ -62,16 +63,11 @@ def stated(properties: Mapping[str, str], keys: Sequence[str]) -> str | None:
     return next(iter(found.values()), None)
 
 
-def words(text: str | None) -> tuple[str, ...]:
-    """Names between commas."""
-    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
-
-
 def columns_asked(
     what: str, argument: tuple[str, ...], properties: Mapping[str, str], keys: Sequence[str]
 ) -> tuple[str, ...]:
     """Columns from an argument or from properties."""
-    said = words(stated(properties, keys))
+    said = WORDS.parse(stated(properties, keys) or "")
     return agreed(what, argument or None, said or None, keys[0]) or ()
 
 
@@ -161,7 +157,7 @@ def _inferred(properties: Mapping[str, str], record_key: Sequence[str], types: S
     """What Hudi takes where nobody names a key generator: by the numbers of fields."""
     if any(types):
         return "CUSTOM"
-    if any(key.startswith(_TIMES) for key in properties):
+    if any(key.startswith(TIME_PREFIXES) for key in properties):
         return "TIMESTAMP"
     if not types:
         return "NON_PARTITION"

@@ -20,7 +20,7 @@ from lakebed.config.write_options import Duplicates, WriteOptions
 from lakebed.errors import InvalidRequest
 from lakebed.index.options import IndexOptions
 from lakebed.merge.key_index import KeyIndex
-from lakebed.merge.vectors import Bools, bool_array, index_array
+from lakebed.merge.vectors import Bools, bool_array, index_array, numbers
 from lakebed.merge.window import concat_chunks
 from lakebed.model.predicate import Predicate, is_in
 from lakebed.model.record_key import KeyGenerator
@@ -66,7 +66,7 @@ class KnownKeys:
         if self.is_global:
             return self._of(None).find(keys) >= 0
         paths = rows.column(PARTITION_PATH).dictionary_encode()
-        partition_of = paths.indices.to_numpy(zero_copy_only=False)
+        partition_of = numbers(paths.indices, np.int32)
         known: Bools = np.zeros(rows.num_rows, np.bool_)
         for number, path in enumerate(paths.dictionary.to_pylist()):
             members = np.flatnonzero(partition_of == number)

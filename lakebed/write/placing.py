@@ -278,13 +278,13 @@ class Placing:
     def _scatter_located(
         self, scatter: Scatter, pile: Pile, located: pa.Table, stays: Bools | None, is_delete: bool
     ) -> None:
-        start = 0
+        start, folders = 0, Folders.of(self.client.config, self.properties)
         for batch in pile.batches(1 << 20):
             end = start + batch.num_rows
             places = located.slice(start, batch.num_rows).select([PARTITION_PATH, *LOCATION_COLUMNS])
             rows = pa.Table.from_batches([batch])
             if not is_delete:
-                rows = staying(rows, places, self.shape.rule, Folders.of(self.client.config, self.properties))
+                rows = staying(rows, places, self.shape.rule, folders)
             index = rows.schema.get_field_index(PARTITION_PATH)
             rows = rows.set_column(index, rows.schema.field(index), places.column(PARTITION_PATH))
             for name in LOCATION_COLUMNS:

@@ -10,11 +10,9 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from lakebed.config.clustering_options import ClusteringOptions
-from lakebed.config.compaction_options import CompactionOptions
 from lakebed.config.merge_settings import MergeMode
 from lakebed.config.table_config import TableConfig
-from lakebed.config.upkeep_options import ArchiveOptions, CleanOptions, TtlOptions
+from lakebed.config.upkeep_groups import check_upkeep
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
 from lakebed.format.names import PROPERTIES_FILE
@@ -34,7 +32,6 @@ from lakebed.write.scatter import Scatter
 from lakebed.write.virtual_keys import refuse_unmade_keys
 from lakebed.write.writable import refuse_unwritable
 
-_GROUPS = (IndexOptions, TxnOptions, CompactionOptions, ClusteringOptions, CleanOptions, ArchiveOptions, TtlOptions)
 _SOME_MEMORY = 1 << 20
 
 
@@ -49,8 +46,9 @@ def rehearse(properties: Mapping[str, str], schema: pa.Schema) -> None:
                 "hoodie.record.merge.mode=CUSTOM needs the name of a merger",
                 hint="Register one with lakebed.register_merger, and name it in hoodie.record.merge.strategy.id.",
             )
-        for group in _GROUPS:
-            group.from_properties(properties)
+        IndexOptions.from_properties(properties)
+        TxnOptions.from_properties(properties)
+        check_upkeep(properties)
         _prepare(properties, schema)
     except (CorruptTable, UnsupportedFormat) as problem:  # nothing is corrupt yet: there is no table
         raise InvalidRequest(problem.what, hint="Correct the properties of the new table.") from None
