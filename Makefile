@@ -12,7 +12,7 @@ WORKERS ?= 2
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(BIN)/python
 
-.PHONY: help setup demo test clusters lint format interop interop-full s3-server bench docs clean java
+.PHONY: help setup demo test unit torture clusters lint format interop interop-full s3-server bench docs clean java
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "  make %-14s %s\n", $$1, $$2}'
@@ -32,6 +32,12 @@ demo: setup ## A tour of a table in a minute
 
 test: setup java ## Unit, golden, property and simulation tests
 	$(BIN)/python -m pytest tests -m "not interop and not slow" -n $(WORKERS) --dist loadfile -q
+
+unit: setup ## The fast loop: unit tests without Spark
+	$(BIN)/python -m pytest tests/unit tests/test_layers.py tests/test_public_names.py -m "not slow" -n $(WORKERS) --dist loadfile -q
+
+torture: setup ## Random histories of writes and services for ten minutes, with new seeds
+	$(BIN)/python -m tests.model --seconds $${LAKEBED_MODEL_SECONDS:-600}
 
 clusters: setup java ## The Spark round trip on local-cluster, standalone and Connect
 	$(BIN)/python -m pytest tests/spark/test_clusters.py -q

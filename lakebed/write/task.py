@@ -17,7 +17,6 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from lakebed.config.merge_settings import MergeMode
 from lakebed.config.options import ReadOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.log_writer import LogSpec, LogWriter
@@ -35,13 +34,15 @@ from lakebed.format.names import PARTITION_METAFILE, MarkerType
 from lakebed.format.table_files import PartitionMetafile, render_partition_metafile
 from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.hash_merge import hash_merge
-from lakebed.merge.record_merger import MergeRule, merger_for
+from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import sorted_merge
+from lakebed.merge.spill import Spill
 from lakebed.merge.table_shape import LSM_TREE, TableShape
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.schema import IS_DELETED
 from lakebed.storage.storage import Storage, joined
+from lakebed.write.batch_fold import batch_rule, folded_runs
 from lakebed.write.marked import marking
 from lakebed.write.stamp import OpenRows, Replaced, SequenceNumbers, log_rows, stamped
 
@@ -155,30 +156,26 @@ def _merge(
     brought = [] if context.keeps_known else [each for each in (incoming.rows, incoming.deletes) if each]
     replaced = Replaced(brought, context.memory // 4)
     runs[0] = replace(runs[0], open=replaced.watching(runs[0].open))
-    if context.keeps_known and incoming.rows is not None:
-        merged, is_sorted = _beside(context, runs, incoming), False
-    else:
-        is_sorted = context.is_sorted
-        with_batch = [*runs, *_incoming_runs(context, incoming, len(runs))]
-        merged = (
-            sorted_merge(with_batch, context.shape.rule, wanted, memory=context.memory, encoded=True)
-            if is_sorted
-            else hash_merge(with_batch, context.shape.rule, wanted, memory=context.memory)
-        )
-    with _open_base(context, target, token, 0, is_sorted, io_type=MarkerType.MERGE) as writer:
-        for batch in merged:
-            replaced.add(batch, numbers.is_new(batch))
-            writer.write(numbers.stamp(batch))
-        writer.counts.updates = replaced.updates
-        writer.counts.inserts = replaced.inserts
-        writer.counts.deletes = replaced.deletes
-        return [writer.close()]
+    is_sorted = context.is_sorted
+    with Spill() as spill:
+        if context.keeps_known and incoming.rows is not None:
+            merged, is_sorted = _beside(context, runs, incoming), False
+        else:
+            merged = _over(context, runs, incoming, spill)
+        with _open_base(context, target, token, 0, is_sorted, io_type=MarkerType.MERGE) as writer:
+            for batch in merged:
+                replaced.add(batch, numbers.is_new(batch))
+                writer.write(numbers.stamp(batch))
+            writer.counts.updates = replaced.updates
+            writer.counts.inserts = replaced.inserts
+            writer.counts.deletes = replaced.deletes
+            return [writer.close()]
 
 
 def _append(
     context: WriteContext, target: GroupTarget, incoming: Incoming, numbers: SequenceNumbers, token: str
 ) -> list[WrittenFile]:
-    rule = _batch_rule(context.shape.rule)
+    rule = batch_rule(context.shape.rule)
     runs = _incoming_runs(context, incoming, 1)
     merged = sorted_merge(runs, rule, context.wanted, memory=context.memory, keep_deletes=True, encoded=True)
     ensure_partition(context, target.file_group.partition_path)
@@ -203,7 +200,7 @@ def _new_rows(context: WriteContext, rows: OpenRows, nbytes: int | None) -> Iter
     if not context.fold:
         yield from stamped(rows(context.options.row_group_rows), context.wanted, context.begin_time)
         return
-    run, rule = _rows_run(context, rows, nbytes), _batch_rule(context.shape.rule)
+    run, rule = _rows_run(context, rows, nbytes), batch_rule(context.shape.rule)
     yield from sorted_merge([run], rule, context.wanted, memory=context.memory, encoded=True)
 
 
@@ -212,6 +209,15 @@ def _beside(context: WriteContext, runs: list[Run], incoming: Incoming) -> Itera
     yield from hash_merge(runs, context.shape.rule, context.wanted, memory=context.memory)
     if incoming.rows is not None:
         yield from _new_rows(context, incoming.rows, incoming.rows_bytes)
+
+
+def _over(context: WriteContext, runs: list[Run], incoming: Incoming, spill: Spill) -> Iterator[pa.RecordBatch]:
+    """What is there, merged with what the batch says."""
+    rule, wanted, memory = context.shape.rule, context.wanted, context.memory
+    brought = folded_runs(_incoming_runs(context, incoming, len(runs)), rule, wanted, spill, memory)
+    if context.is_sorted:
+        return sorted_merge([*runs, *brought], rule, wanted, memory=memory, encoded=True)
+    return hash_merge([*runs, *brought], rule, wanted, memory=memory)
 
 
 def _rows_run(context: WriteContext, rows: OpenRows, nbytes: int | None, age: int = 1) -> Run:
@@ -241,17 +247,6 @@ def _incoming_runs(context: WriteContext, incoming: Incoming, age: int) -> list[
             )
         )
     return runs
-
-
-def _batch_rule(rule: MergeRule) -> MergeRule:
-    """Within a batch whole records compete; filling one version from another waits until they meet in the table.
-
-    So does a merger of one's own, unless it says that it may merge new rows before it sees the old ones: the last row
-    of a batch stands.
-    """
-    if rule.mode is MergeMode.CUSTOM and not getattr(merger_for(rule.merger), "associative", False):
-        return replace(rule, mode=MergeMode.COMMIT_TIME, partial_update=None)
-    return replace(rule, partial_update=None)
 
 
 def _open_base(

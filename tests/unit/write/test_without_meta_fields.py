@@ -1,6 +1,6 @@
 """Tables with `hoodie.populate.meta.fields=false`: keys are made from columns, and files keep none of them.
 
-What operations do to rows is judged by `tests/property/test_write_model.py`; here is what is special about the files,
+What operations do to rows is judged by `tests/model`; here is what is special about the files,
 the services, and what is refused.
 """
 
