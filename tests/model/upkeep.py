@@ -195,7 +195,10 @@ class Upkeep(Writes):
             return "deleted"
         if (self.savepoints and self.savepoints[-1][1] == len(self.instants)) or self.completions[-1] < self.oldest:
             return None
-        made = self.table.services.savepoint("model", self.instants[-1])
+        try:
+            made = self.table.services.savepoint("model", self.instants[-1])
+        except ConflictError:
+            return "refused while a clean is planned that takes its files"
         self.savepoints.append((made.requested_time, len(self.instants)))
         return made.requested_time
 

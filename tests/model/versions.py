@@ -118,8 +118,7 @@ class TableModel:
     def fold(self, old: Version, new: Version, *, fills: bool = True) -> Version:
         """One version of two, the older one first; within a batch whole rows compete and nothing is filled."""
         if self.merge == "custom":
-            merged = {"v": max(old.row["v"], new.row["v"]), IS_DELETED: False}  # such a merger says of each what it is
-            return Version({**new.row, **merged}, new.commit)
+            return Version({**new.row, "v": max(old.row["v"], new.row["v"])}, new.commit)
         loses = self.by_event_time and new.row["ts"] < old.row["ts"]
         winner, other = (old, new) if loses else (new, old)
         if not fills or not self.merge.endswith("fill"):

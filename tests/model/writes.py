@@ -8,9 +8,10 @@ import uuid
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import lakebed
-from lakebed.merge.record_merger import FunctionMerger, register_merger
+from lakebed.merge.record_merger import register_merger
 from lakebed.model.schema import META_FIELD_NAMES
 from lakebed.table import Table
 from tests.model.foreign import repeat_rows
@@ -35,13 +36,14 @@ ADDABLE: tuple[pa.DataType, ...] = (
 WIDER = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}
 
 
-class KeepLargest(FunctionMerger):
+class KeepLargest:
     """The newer row, with the larger value of `v`."""
 
     associative = True
 
-    def __init__(self) -> None:
-        super().__init__(lambda older, newer: {**newer, "v": max(older["v"], newer["v"])})
+    def merge_batch(self, older: pa.Table, newer: pa.Table) -> pa.Table:
+        at = newer.schema.get_field_index("v")
+        return newer.set_column(at, "v", pc.max_element_wise(older["v"], newer["v"]))
 
 
 register_merger(MERGER, KeepLargest)
