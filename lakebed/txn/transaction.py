@@ -28,7 +28,7 @@ from types import TracebackType
 from lakebed.errors import ConflictError, InvalidRequest, StorageUnavailable
 from lakebed.format.names import MarkerType, heartbeat_file
 from lakebed.format.timeline_files import encode_body
-from lakebed.model.actions import ActionBody, CommitMetadata, RequestedReplace
+from lakebed.model.actions import ActionBody, CommitMetadata, RequestedReplace, SavepointMetadata
 from lakebed.model.instant import Action, Instant, State
 from lakebed.timeline.active import create_requested, to_inflight
 from lakebed.timeline.meta_client import MetaClient
@@ -43,6 +43,7 @@ from lakebed.txn.conflicts import (
     no_file_group_written_twice,
     nothing_was_undone,
     rolled_back_since,
+    saved_write_is_there,
     version_still_the_same,
 )
 from lakebed.txn.control import Control
@@ -233,6 +234,10 @@ class Transaction:
             alive = self._heartbeat is None or self._heartbeat.is_there()
             instant_still_ours(self.snapshot, now, self.instant, alive=alive)
             version_still_the_same(self.snapshot, now)
+            if self.instant.action.completes_as.adds_files:
+                self._control.require_metadata_writer(now)
+            if isinstance(body, SavepointMetadata):
+                saved_write_is_there(now, self.begin_time)
             if isinstance(body, CommitMetadata):
                 nothing_was_undone(self.snapshot, now)
                 self._check_conflicts(now, body)
