@@ -90,7 +90,7 @@ class Services:
         """
         strategy_named(strategy)
         refuse_uncompactable(self.client.config)
-        ready = self._ready(options)
+        ready = self.settled(options)._ready()
         finished = ready.run(ready.pending_compactions(), memory=memory)
         return (*finished, *ready.run(ready.plan_compaction(strategy, force=force), memory=memory))
 
@@ -101,8 +101,8 @@ class Services:
         print(planned.explain())
         t.services.run(planned)
         """
-        ready = self._ready(options)
-        chosen = CompactionOptions.from_properties(ready._chosen)
+        here = self.settled(options)
+        chosen, ready = CompactionOptions.from_properties(here._chosen), here._ready()
         found = schedule_compaction(ready.client, ready.control, strategy_named(strategy), chosen, force=force)
         self.done()
         return found
@@ -126,11 +126,11 @@ class Services:
         memory: int | str | None = None,
     ) -> tuple[Instant, ...]:
         """Carry out what was planned, given as the plan, its instants or their begin times; the completed instants."""
-        ready = self._ready(options)
-        chosen = ready._chosen
+        here = self.settled(options)
+        chosen = here._chosen
         files = WriteOptions.from_properties(chosen)
         most = bytes_of(memory) if memory is not None else self.memory
-        instants = self._instants(planned)
+        instants, ready = here._instants(planned), here._ready()
         client, control, runner = ready.client, ready.control, self.runner
         completed = []
         for instant in instants:
@@ -150,7 +150,7 @@ class Services:
         given = [planned] if isinstance(planned, Instant | str) else list(planned)
         if all(isinstance(one, Instant) for one in given):
             return [one for one in given if isinstance(one, Instant)]
-        timeline = self.client.reload().timeline
+        timeline = self.client.timeline
         found = []
         for one in given:
             instant = one if isinstance(one, Instant) else timeline.find(one)
@@ -171,14 +171,14 @@ class Services:
         `hoodie.bucket.index.max.num.buckets`; while that is planned, writes into these buckets are refused.
         With `force=False` nothing happens before `hoodie.clustering.inline.max.commits` writes.
         """
-        ready = self._ready(options)
+        ready = self.settled(options)._ready()
         finished = ready.run(ready.pending_clusterings(), memory=memory)
         return (*finished, *ready.run(ready.plan_clustering(force=force), memory=memory))
 
     def plan_clustering(self, options: Options = None, force: bool = True) -> PlannedClustering:
         """Plan a clustering and save it on the timeline, for `run` here or in another process."""
-        ready = self._ready(options)
-        clustering = ClusteringOptions.from_properties(ready._chosen)
+        here = self.settled(options)
+        clustering, ready = ClusteringOptions.from_properties(here._chosen), here._ready()
         found = schedule_clustering(ready.client, ready.control, clustering, ready._chosen, force=force)
         self.done()
         return found
@@ -201,24 +201,23 @@ class Services:
         the mode does not allow are refused.
         """
         given = option_texts(options)
-        warn_unknown(given, known_keys(), stacklevel=4)
+        warn_unknown(given, known_keys(), stacklevel=3)
         client, properties = self.client.reload(), {**self.properties, **given}
         return replace(
             self, client=client, properties=properties, control=control_for(client, properties, self.control)
         )
 
-    def _entered(self, options: Options = None) -> Services:
+    def _entered(self) -> Services:
         """Settled services that are about to change the table: what they ask of its mode is kept in it first."""
-        here = self.settled(options)
-        record_mode(here.client.storage, here.control)
-        return here
+        record_mode(self.client.storage, self.control)
+        return self
 
-    def _ready(self, options: Options = None) -> Services:
+    def _ready(self) -> Services:
         """The same, without a metadata table where the caller gave it up, or a crash left half of it."""
-        here = self._entered(options)
-        if not (here.drop_metadata or is_half_dropped(here.client)):
-            return here
-        return replace(here, client=remove_metadata(here.client, here.control), drop_metadata=False)
+        self._entered()
+        if not (self.drop_metadata or is_half_dropped(self.client)):
+            return self
+        return replace(self, client=remove_metadata(self.client, self.control), drop_metadata=False)
 
     @property
     def _chosen(self) -> dict[str, str]:
@@ -230,31 +229,34 @@ class Services:
 
         What is retained is for `hoodie.clean.policy` to say. Cleans that were planned and not finished are run first.
         """
-        ready = self._ready(options)
-        done = clean(ready.client, ready.control, CleanOptions.from_properties(ready._chosen))
+        here = self.settled(options)
+        chosen, ready = CleanOptions.from_properties(here._chosen), here._ready()
+        done = clean(ready.client, ready.control, chosen)
         self.done()
         return done
 
     def plan_clean(self, options: Options = None) -> Instant | None:
         """Plan a clean and save it on the timeline, for `run` here or in another process; None if nothing can go."""
-        ready = self._ready(options)
+        here = self.settled(options)
+        chosen, ready = CleanOptions.from_properties(here._chosen), here._ready()
         ready.control.require_metadata_writer(ready.client)
-        planned = plan_clean(ready.client, ready.control, CleanOptions.from_properties(ready._chosen))
+        planned = plan_clean(ready.client, ready.control, chosen)
         self.done()
         return planned
 
     def archive(self, options: Options = None) -> tuple[Instant, ...]:
         """Move old actions from the active timeline into the history; the actions that were moved."""
-        here = self._entered(options)
-        done = archive(here.client, here.control, ArchiveOptions.from_properties(here._chosen))
+        here = self.settled(options)
+        chosen = ArchiveOptions.from_properties(here._chosen)
+        done = archive(here._entered().client, here.control, chosen)
         self.done()
         return done
 
     def drop_expired_partitions(self, days: int | None = None, options: Options = None) -> CommitResult | None:
         """Let partitions vanish that nobody wrote to for so many days; None when there is none."""
         given = {} if days is None else {"hoodie.partition.ttl.strategy.days.retain": str(days)}
-        ready = self._ready({**option_texts(options), **given})
-        chosen, more = TtlOptions.from_properties(ready._chosen), ready.properties
+        here = self.settled({**option_texts(options), **given})
+        chosen, more, ready = TtlOptions.from_properties(here._chosen), here.properties, here._ready()
         done = drop_expired(ready.client, ready.control, chosen, self.runner, properties=more, memory=self.memory)
         self.done()
         return done
@@ -262,14 +264,14 @@ class Services:
     # ------------------------------------------------------------------ going back
     def savepoint(self, comment: str = "", instant: str | None = None) -> Instant:
         """Protect the table as it is, or as it was at a write that is still retained, from cleaning and archiving."""
-        here = self._entered()
+        here = self.settled()._entered()
         done = create_savepoint(here.client, here.control, comment, instant)
         self.done()
         return done
 
     def delete_savepoint(self, savepoint: Instant | str) -> None:
         """Give up a savepoint."""
-        here = self._entered()
+        here = self.settled()._entered()
         delete_savepoint(here.client, here.control, _time(savepoint))
         self.done()
 
@@ -278,14 +280,14 @@ class Services:
 
         A restore that died half way is finished by the next call.
         """
-        ready = self._ready()
+        ready = self.settled()._ready()
         done = restore(ready.client, ready.control, None if savepoint is None else _time(savepoint))
         self.done()
         return done
 
     def rollback(self, instant: Instant | str) -> Instant | None:
         """Undo a write that is pending, a plan that is not run, or the newest completed write."""
-        ready = self._ready()
+        ready = self.settled()._ready()
         done = rollback(ready.client, ready.control, _time(instant))
         self.done()
         return done
@@ -296,7 +298,7 @@ class Services:
 
         A metadata table is not carried over: `drop_metadata=True` removes it first.
         """
-        here = self._entered()
+        here = self.settled()._entered()
         upgrade(here.client, here.control, to, drop_metadata=drop_metadata or self.drop_metadata)
         self.done()
 
@@ -307,7 +309,7 @@ class Services:
         travelled to. Between 9 and 8 only properties change. What the lower version cannot say is refused before
         anything is done. A metadata table is not carried over: `drop_metadata=True` removes it first.
         """
-        here, drop = self._entered(), drop_metadata or self.drop_metadata
+        here, drop = self.settled()._entered(), drop_metadata or self.drop_metadata
         downgrade(here.client, here.control, to, self.runner, memory=self.memory, drop_metadata=drop)
         self.done()
 
