@@ -30,7 +30,13 @@ GROUPS = (
     ("Cleaning", CleanOptions, "What `services.clean` and the clean after a write keep."),
     ("Archiving", ArchiveOptions, "When `services.archive` and a write move old actions into the history."),
     ("Partition lifetimes", TtlOptions, "Which partitions `services.drop_expired_partitions` lets vanish."),
-    ("Transactions", TxnOptions, "How writers are kept apart."),
+    (
+        "Transactions",
+        TxnOptions,
+        "How writers are kept apart. With several writers the table itself keeps the mode and the lock, for all of "
+        "them ([why](decisions/0018-the-concurrency-mode-belongs-to-the-table.md)): a call may ask for a stricter "
+        "mode, and `t.services.set_concurrency(mode)` changes it on purpose.",
+    ),
     ("Table properties", TableConfig, "What `hoodie.properties` says; set when a table is made."),
 )
 FORMATS = {

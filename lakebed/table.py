@@ -34,7 +34,7 @@ from lakebed.services.services import Services
 from lakebed.storage.open import open_storage
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
-from lakebed.txn.options import TxnOptions
+from lakebed.txn.mode import MODE_KEYS, control_for
 from lakebed.write.asked import TABLE_NAME, stated
 from lakebed.write.create import NewTable, create_table, schema_of
 from lakebed.write.job import CommitResult
@@ -109,7 +109,7 @@ class Table:
 
     def _services(self, given: Mapping[str, str]) -> Services:
         properties = {**self._properties, **given}
-        control = self._chosen_control(given)
+        control = self._control or Control.of(self._client.storage)
         memory, drop = self._options.memory, self._drop_metadata
         return Services(self._client, control, self._runner, memory, self.refresh, properties, drop)
 
@@ -289,7 +289,7 @@ class Table:
         chosen = {**self._client.config.properties, **self._properties, **given}
         files = WriteOptions.from_properties(chosen)
         check_upkeep(chosen)
-        control = self._chosen_control(given)
+        control = control_for(self._client, {**self._properties, **given}, self._control)
         writer = TableWriter(  # a write that is refused leaves the metadata table where it is
             self._client,
             control,
@@ -307,10 +307,6 @@ class Table:
     def _write_memory(self, memory: int | str | None, given: Mapping[str, str]) -> int:
         asked = memory if memory is not None else {**self._properties, **given}.get("lakebed.memory")
         return bytes_of(asked) if asked is not None else max(DEFAULT_MEMORY, self._options.memory)
-
-    def _chosen_control(self, given: Mapping[str, str]) -> Control:
-        chosen = {**self._client.config.properties, **self._properties, **given}
-        return self._control or Control.of(self._client.storage, TxnOptions.from_properties(chosen))
 
     def _done(self, result: CommitResult, options: Options, spark: Any = None) -> CommitResult:
         self.refresh()
@@ -438,11 +434,15 @@ def create(
         num_buckets=num_buckets,
         properties=given,
     )
-    if not create_table(storage, new) and if_exists == "error":
+    if create_table(storage, new):
+        return Table(MetaClient.open(storage))
+    if if_exists == "error":
         raise InvalidRequest(
             "there is a table already", file=storage.url, hint='Open it, or create with if_exists="open".'
         )
-    return Table(MetaClient.open(storage))
+    client, asked = MetaClient.open(storage), {key: value for key, value in given.items() if key in MODE_KEYS}
+    control_for(client, asked)  # a table that is there keeps its settings, but who may write is for all to agree on
+    return Table(client, properties=asked)
 
 
 def _arrow_schema(schema: Any) -> Any:

@@ -16,7 +16,7 @@ from lakebed.cli.dump import hfile_app, log_app
 from lakebed.cli.output import errors
 from lakebed.cli.read import read
 from lakebed.cli.show import commit, config, show, slices, timeline
-from lakebed.cli.upkeep import archive, clean, downgrade, restore, rollback, savepoint, ttl, upgrade
+from lakebed.cli.upkeep import archive, clean, concurrency, downgrade, restore, rollback, savepoint, ttl, upgrade
 from lakebed.cli.write import delete, upsert
 from lakebed.errors import InvalidRequest, LakebedError
 
@@ -30,8 +30,10 @@ app = typer.Typer(
 )
 for command in (show, timeline, slices, commit, config, read, upsert, delete, check, demo):
     app.command()(command)
-for service in (compact, cluster, services, clean, archive, savepoint, restore, rollback, ttl, upgrade, downgrade):
+for service in (compact, cluster, services, clean, archive, savepoint, restore, rollback, ttl):
     app.command()(service)
+for change in (upgrade, downgrade, concurrency):
+    app.command()(change)
 app.add_typer(log_app, name="log")
 app.add_typer(hfile_app, name="hfile")
 

@@ -1,4 +1,4 @@
-"""`lakebed clean | archive | savepoint | restore | rollback | ttl | upgrade | downgrade`: upkeep from the shell.
+"""`lakebed clean | archive | savepoint | restore | rollback | ttl | upgrade | downgrade | concurrency`: upkeep by hand.
 
 Options of the format are given as `--set key=value`, under Hudi's names.
 """
@@ -16,6 +16,8 @@ from lakebed.cli.show import JsonOption, PathArgument
 from lakebed.errors import InvalidRequest
 from lakebed.model.instant import Instant
 from lakebed.table import open as open_table
+from lakebed.txn.mode import table_mode
+from lakebed.txn.options import Concurrency
 
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="An option of the service, as key=value.")]
 DropMetadataOption = Annotated[
@@ -110,6 +112,22 @@ def downgrade(
     with runner_on(spark) as runner:
         open_table(path).services.on(runner).downgrade(to, drop_metadata)
     _print_version(path, as_json)
+
+
+def concurrency(
+    path: PathArgument,
+    mode: Annotated[str | None, typer.Argument(help=f"{' | '.join(Concurrency)}; shown if left out.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show or set who may write to the table at the same time, for all of its writers."""
+    table = open_table(path)
+    if mode is not None:
+        table.services.set_concurrency(mode)
+    found = table_mode(table.config)
+    if as_json:
+        print_json({"mode": found})
+    else:
+        console.print(f"the table's concurrency mode is {found}", highlight=False)
 
 
 def options_of(given: Iterable[str] | None) -> dict[str, str]:

@@ -41,6 +41,7 @@ BOOTSTRAP_DIRS = (".hoodie/.aux/.bootstrap/.partitions", ".hoodie/.aux/.bootstra
 HASHING_META_DIR = ".hoodie/.bucket_index/consistent_hashing_metadata"
 LOCKS_DIR = ".hoodie/.locks"
 LOCK_FILE = ".hoodie/.locks/table_lock.json"
+HUDI_LOCK_FILE = ".hoodie/lock"
 
 PARTITION_METAFILE = ".hoodie_partition_metadata"
 VERSION_FILE = "_version_"

@@ -29,12 +29,19 @@ def is_half_dropped(client: MetaClient) -> bool:
     return DROPPING in client.config.properties
 
 
+def _has_metadata(client: MetaClient) -> bool:
+    return bool(client.config.metadata_partitions or client.config.metadata_partitions_inflight)
+
+
 def remove_metadata(client: MetaClient, control: Control) -> MetaClient:
     """Remove the metadata table; the table as it is then."""
-    config, storage = client.config, client.storage
-    if not (config.metadata_partitions or config.metadata_partitions_inflight or is_half_dropped(client)):
+    storage = client.storage
+    if not (_has_metadata(client) or is_half_dropped(client)):
         return client
     with control.lock.hold() as lease:
+        fresh = client.reload()
+        if not is_half_dropped(fresh) and not (_has_metadata(client) and _has_metadata(fresh)):
+            return fresh  # another was faster; a metadata table that was built since is not the one to remove
         lease.confirm()
         update_properties(storage, {DROPPING: "true"}, (PARTITIONS, INFLIGHT, INDEX_DEFS))
         storage.delete([INDEX_DEFS_FILE])

@@ -62,17 +62,18 @@ def _cluster(services: Services) -> None:
 
 def _tidy(services: Services) -> None:
     """Clean and archive, where the names on the timeline say that there may be something to do."""
-    properties = {**services.client.config.properties, **services.properties}
-    client, done = services.client, False
+    done = False
     try:
+        here = services.settled()
+        client, control, properties = here.client, here.control, {**here.client.config.properties, **here.properties}
         cleaning, archiving = CleanOptions.from_properties(properties), ArchiveOptions.from_properties(properties)
         lifetimes = TtlOptions.from_properties(properties)
         if lifetimes.inline and lifetimes.days >= 0:
             done = services.drop_expired_partitions() is not None
         if cleaning.automatic and is_clean_due(client, cleaning):
-            done = bool(clean(client, services.control, cleaning, incremental=True)) or done
+            done = bool(clean(client, control, cleaning, incremental=True)) or done
         if archiving.automatic and is_archive_due(client, archiving):
-            done = bool(archive(client.reload(), services.control, archiving)) or done
+            done = bool(archive(client.reload(), control, archiving)) or done
     except LakebedError as error:
         warnings.warn(f"the write is done, but not the tidying after it: {error}", UserWarning, stacklevel=5)
     if done:

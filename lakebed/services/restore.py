@@ -68,6 +68,8 @@ def restore(client: MetaClient, control: Control, to: str | None = None) -> Inst
     with control.lock.hold() as lease:
         begin, fresh = claim_begin(client, control.clock)
         try:
+            control.require_metadata_writer(fresh)
+            savepoint, _ = savepoint_named(fresh, savepoint.requested_time)  # it may have been given up meanwhile
             plan = RestorePlan(_to_undo(fresh, savepoint), savepoint.requested_time)
             lease.confirm()
             data = encode_body(plan, Action.RESTORE, State.REQUESTED)

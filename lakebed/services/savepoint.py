@@ -48,10 +48,11 @@ def create_savepoint(client: MetaClient, control: Control, comment: str = "", at
 
 def delete_savepoint(client: MetaClient, control: Control, at: str) -> None:
     """Let cleans and archiving have what a savepoint held. The completed file goes last: until then it holds."""
-    found = client.timeline.find(at, Action.SAVEPOINT)
-    if found is None:
-        raise InvalidRequest(f"there is no savepoint {at!r}", hint=_known(client))
     with control.lock.hold() as lease:
+        client = client.reload()
+        found = client.timeline.find(at, Action.SAVEPOINT)
+        if found is None:
+            raise InvalidRequest(f"there is no savepoint {at!r}", hint=_known(client))
         lease.confirm()
         client.storage.delete([client.active.path(Instant(at, Action.SAVEPOINT, State.INFLIGHT))])
         if found.is_completed:

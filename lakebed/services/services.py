@@ -8,6 +8,7 @@ from typing import Any
 
 from lakebed.config.clustering_options import ClusteringOptions
 from lakebed.config.compaction_options import CompactionOptions, strategy_named
+from lakebed.config.given import option_texts
 from lakebed.config.option import bytes_of, warn_unknown
 from lakebed.config.options import known_keys
 from lakebed.config.upkeep_options import ArchiveOptions, CleanOptions, TtlOptions
@@ -34,9 +35,10 @@ from lakebed.services.ttl import drop_expired
 from lakebed.services.upgrade import downgrade, upgrade
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
+from lakebed.txn.mode import MODE_KEYS, change_mode, control_for, mode_named, record_mode
 from lakebed.write.job import CommitResult
 
-Options = Mapping[str, str] | None
+Options = Mapping[str, Any] | None
 Planned = PlannedCompaction | PlannedClustering | Instant | str | Iterable[Instant | str]
 
 
@@ -46,6 +48,7 @@ class Services:
 
     client: MetaClient
     control: Control
+    """What the table's settings and the options of a call are put on top of."""
     runner: Runner
     memory: int
     done: Callable[[], object]
@@ -87,9 +90,9 @@ class Services:
         """
         strategy_named(strategy)
         refuse_uncompactable(self.client.config)
-        ready = self._ready()
-        finished = ready.run(ready.pending_compactions(), options, memory)
-        return (*finished, *ready.run(ready.plan_compaction(strategy, options, force), options, memory))
+        ready = self.settled(options)._ready()
+        finished = ready.run(ready.pending_compactions(), memory=memory)
+        return (*finished, *ready.run(ready.plan_compaction(strategy, force=force), memory=memory))
 
     def plan_compaction(self, strategy: str = "full", options: Options = None, force: bool = True) -> PlannedCompaction:
         """Plan a compaction and save it on the timeline, for `run` here or in another process.
@@ -98,8 +101,9 @@ class Services:
         print(planned.explain())
         t.services.run(planned)
         """
-        chosen = CompactionOptions.from_properties(self._chosen(options))
-        found = schedule_compaction(self._ready().client, self.control, strategy_named(strategy), chosen, force=force)
+        here = self.settled(options)
+        chosen, ready = CompactionOptions.from_properties(here._chosen), here._ready()
+        found = schedule_compaction(ready.client, ready.control, strategy_named(strategy), chosen, force=force)
         self.done()
         return found
 
@@ -107,10 +111,9 @@ class Services:
         self, strategy: str = "full", options: Options = None, force: bool = True
     ) -> PlannedCompaction:
         """What `plan_compaction` would decide and why; nothing is saved."""
-        chosen = CompactionOptions.from_properties(self._chosen(options))
-        return explain_compaction(
-            self.client.reload(), self.control.clock, strategy_named(strategy), chosen, force=force
-        )
+        here = self.settled(options)
+        chosen = CompactionOptions.from_properties(here._chosen)
+        return explain_compaction(here.client, here.control.clock, strategy_named(strategy), chosen, force=force)
 
     def pending_compactions(self) -> tuple[Instant, ...]:
         """Compactions and log compactions on the timeline that are not done, oldest first."""
@@ -123,11 +126,12 @@ class Services:
         memory: int | str | None = None,
     ) -> tuple[Instant, ...]:
         """Carry out what was planned, given as the plan, its instants or their begin times; the completed instants."""
-        chosen = self._chosen(options)
+        here = self.settled(options)
+        chosen = here._chosen
         files = WriteOptions.from_properties(chosen)
         most = bytes_of(memory) if memory is not None else self.memory
-        instants = self._instants(planned)
-        client, control, runner = self._ready().client, self.control, self.runner
+        instants, ready = here._instants(planned), here._ready()
+        client, control, runner = ready.client, ready.control, self.runner
         completed = []
         for instant in instants:
             if instant.action is Action.CLUSTERING:
@@ -146,7 +150,7 @@ class Services:
         given = [planned] if isinstance(planned, Instant | str) else list(planned)
         if all(isinstance(one, Instant) for one in given):
             return [one for one in given if isinstance(one, Instant)]
-        timeline = self.client.reload().timeline
+        timeline = self.client.timeline
         found = []
         for one in given:
             instant = one if isinstance(one, Instant) else timeline.find(one)
@@ -167,41 +171,57 @@ class Services:
         `hoodie.bucket.index.max.num.buckets`; while that is planned, writes into these buckets are refused.
         With `force=False` nothing happens before `hoodie.clustering.inline.max.commits` writes.
         """
-        ready = self._ready()
-        finished = ready.run(ready.pending_clusterings(), options, memory)
-        return (*finished, *ready.run(ready.plan_clustering(options, force), options, memory))
+        ready = self.settled(options)._ready()
+        finished = ready.run(ready.pending_clusterings(), memory=memory)
+        return (*finished, *ready.run(ready.plan_clustering(force=force), memory=memory))
 
     def plan_clustering(self, options: Options = None, force: bool = True) -> PlannedClustering:
         """Plan a clustering and save it on the timeline, for `run` here or in another process."""
-        chosen = self._chosen(options)
-        clustering = ClusteringOptions.from_properties(chosen)
-        found = schedule_clustering(self._ready().client, self.control, clustering, chosen, force=force)
+        here = self.settled(options)
+        clustering, ready = ClusteringOptions.from_properties(here._chosen), here._ready()
+        found = schedule_clustering(ready.client, ready.control, clustering, ready._chosen, force=force)
         self.done()
         return found
 
     def explain_clustering(self, options: Options = None, force: bool = True) -> PlannedClustering:
         """What `plan_clustering` would decide and why; nothing is saved."""
-        chosen = self._chosen(options)
-        return explain_clustering(self.client.reload(), ClusteringOptions.from_properties(chosen), chosen, force=force)
+        here = self.settled(options)
+        chosen = here._chosen
+        return explain_clustering(here.client, ClusteringOptions.from_properties(chosen), chosen, force=force)
 
     def pending_clusterings(self) -> tuple[Instant, ...]:
         """Clusterings on the timeline that are not done, oldest first."""
         return self.client.reload().timeline.pending.of_actions(Action.CLUSTERING).instants
 
-    def _chosen(self, options: Options) -> dict[str, str]:
-        given = dict(options or {})
-        warn_unknown(given, known_keys(), stacklevel=4)
-        return {**self.client.config.properties, **self.properties, **given}
+    # ------------------------------------------------------------------ options and the table of now
+    def settled(self, options: Options = None) -> Services:
+        """The same services on the table as it is now, with the options of a call on top of those it was opened with.
+
+        This is where the table's concurrency mode and what the call asks for meet, for every service; options that
+        the mode does not allow are refused.
+        """
+        given = option_texts(options)
+        warn_unknown(given, known_keys(), stacklevel=3)
+        client, properties = self.client.reload(), {**self.properties, **given}
+        return replace(
+            self, client=client, properties=properties, control=control_for(client, properties, self.control)
+        )
+
+    def _entered(self) -> Services:
+        """Settled services that are about to change the table: what they ask of its mode is kept in it first."""
+        record_mode(self.client.storage, self.control)
+        return self
 
     def _ready(self) -> Services:
-        """The same services on the table as it is now: others may have written since.
+        """The same, without a metadata table where the caller gave it up, or a crash left half of it."""
+        self._entered()
+        if not (self.drop_metadata or is_half_dropped(self.client)):
+            return self
+        return replace(self, client=remove_metadata(self.client, self.control), drop_metadata=False)
 
-        The metadata table goes where the caller gave it up, or a crash left half of it.
-        """
-        fresh = replace(self, client=self.client.reload())
-        if not (self.drop_metadata or is_half_dropped(fresh.client)):
-            return fresh
-        return replace(fresh, client=remove_metadata(fresh.client, self.control), drop_metadata=False)
+    @property
+    def _chosen(self) -> dict[str, str]:
+        return {**self.client.config.properties, **self.properties}
 
     # ------------------------------------------------------------------ cleaning and archiving
     def clean(self, options: Options = None) -> tuple[Instant, ...]:
@@ -209,46 +229,50 @@ class Services:
 
         What is retained is for `hoodie.clean.policy` to say. Cleans that were planned and not finished are run first.
         """
-        chosen = CleanOptions.from_properties(self._chosen(options))
-        done = clean(self._ready().client, self.control, chosen)
+        here = self.settled(options)
+        chosen, ready = CleanOptions.from_properties(here._chosen), here._ready()
+        done = clean(ready.client, ready.control, chosen)
         self.done()
         return done
 
     def plan_clean(self, options: Options = None) -> Instant | None:
         """Plan a clean and save it on the timeline, for `run` here or in another process; None if nothing can go."""
-        chosen = CleanOptions.from_properties(self._chosen(options))
-        client = self._ready().client
-        self.control.require_metadata_writer(client)
-        planned = plan_clean(client, self.control, chosen)
+        here = self.settled(options)
+        chosen, ready = CleanOptions.from_properties(here._chosen), here._ready()
+        ready.control.require_metadata_writer(ready.client)
+        planned = plan_clean(ready.client, ready.control, chosen)
         self.done()
         return planned
 
     def archive(self, options: Options = None) -> tuple[Instant, ...]:
         """Move old actions from the active timeline into the history; the actions that were moved."""
-        done = archive(self.client.reload(), self.control, ArchiveOptions.from_properties(self._chosen(options)))
+        here = self.settled(options)
+        chosen = ArchiveOptions.from_properties(here._chosen)
+        done = archive(here._entered().client, here.control, chosen)
         self.done()
         return done
 
     def drop_expired_partitions(self, days: int | None = None, options: Options = None) -> CommitResult | None:
         """Let partitions vanish that nobody wrote to for so many days; None when there is none."""
         given = {} if days is None else {"hoodie.partition.ttl.strategy.days.retain": str(days)}
-        chosen = TtlOptions.from_properties(self._chosen({**(options or {}), **given}))
-        more = {**self.properties, **(options or {})}
-        client = self._ready().client
-        done = drop_expired(client, self.control, chosen, self.runner, properties=more, memory=self.memory)
+        here = self.settled({**option_texts(options), **given})
+        chosen, more, ready = TtlOptions.from_properties(here._chosen), here.properties, here._ready()
+        done = drop_expired(ready.client, ready.control, chosen, self.runner, properties=more, memory=self.memory)
         self.done()
         return done
 
     # ------------------------------------------------------------------ going back
     def savepoint(self, comment: str = "", instant: str | None = None) -> Instant:
         """Protect the table as it is, or as it was at a write that is still retained, from cleaning and archiving."""
-        done = create_savepoint(self.client.reload(), self.control, comment, instant)
+        here = self.settled()._entered()
+        done = create_savepoint(here.client, here.control, comment, instant)
         self.done()
         return done
 
     def delete_savepoint(self, savepoint: Instant | str) -> None:
         """Give up a savepoint."""
-        delete_savepoint(self.client.reload(), self.control, _time(savepoint))
+        here = self.settled()._entered()
+        delete_savepoint(here.client, here.control, _time(savepoint))
         self.done()
 
     def restore(self, savepoint: Instant | str | None = None) -> Instant:
@@ -256,13 +280,15 @@ class Services:
 
         A restore that died half way is finished by the next call.
         """
-        done = restore(self._ready().client, self.control, None if savepoint is None else _time(savepoint))
+        ready = self.settled()._ready()
+        done = restore(ready.client, ready.control, None if savepoint is None else _time(savepoint))
         self.done()
         return done
 
     def rollback(self, instant: Instant | str) -> Instant | None:
         """Undo a write that is pending, a plan that is not run, or the newest completed write."""
-        done = rollback(self._ready().client, self.control, _time(instant))
+        ready = self.settled()._ready()
+        done = rollback(ready.client, ready.control, _time(instant))
         self.done()
         return done
 
@@ -272,7 +298,8 @@ class Services:
 
         A metadata table is not carried over: `drop_metadata=True` removes it first.
         """
-        upgrade(self.client.reload(), self.control, to, drop_metadata=drop_metadata or self.drop_metadata)
+        here = self.settled()._entered()
+        upgrade(here.client, here.control, to, drop_metadata=drop_metadata or self.drop_metadata)
         self.done()
 
     def downgrade(self, to: int = 9, drop_metadata: bool = False) -> None:
@@ -282,8 +309,23 @@ class Services:
         travelled to. Between 9 and 8 only properties change. What the lower version cannot say is refused before
         anything is done. A metadata table is not carried over: `drop_metadata=True` removes it first.
         """
-        drop = drop_metadata or self.drop_metadata
-        downgrade(self.client.reload(), self.control, to, self.runner, memory=self.memory, drop_metadata=drop)
+        here, drop = self.settled()._entered(), drop_metadata or self.drop_metadata
+        downgrade(here.client, here.control, to, self.runner, memory=self.memory, drop_metadata=drop)
+        self.done()
+
+    # ------------------------------------------------------------------ who may write
+    def set_concurrency(self, mode: str) -> None:
+        """Say for all writers of the table, from now on, who else may write: the way to a looser mode as well.
+
+        t.services.set_concurrency("optimistic_concurrency_control")
+
+        Modes are `single_writer`, `optimistic_concurrency_control` and `non_blocking_concurrency_control`. While
+        anybody is writing to a table with several writers this is refused.
+        """
+        wanted = mode_named(mode)
+        others = {key: value for key, value in self.properties.items() if key not in MODE_KEYS}
+        client = self.client.reload()
+        change_mode(client, control_for(client, others, self.control), wanted)
         self.done()
 
 

@@ -6,7 +6,8 @@
                 finish what is pending ─► compact every slice with native logs ─► remove those logs (a clean)
                 ─► under the lock, with nothing pending and no native log in any folder: the property
 
-Further ways go step by step, and what any of the steps would refuse is refused before the first. Each step leaves a
+Further ways go step by step, and what any of the steps would refuse is refused before the first. Each step is decided
+under the lock, on the table as it is then: another may have taken it elsewhere since the call began. Each step leaves a
 table that is right, so one that died is just called again. A writer that began under the other version cannot commit
 any more. The layout stays: sortedness is a fact of each file, whatever the version.
 
@@ -25,6 +26,7 @@ from lakebed.config.write_options import WriteOptions
 from lakebed.errors import ConflictError, InvalidRequest
 from lakebed.format.names import INDEX_DEFS_FILE, parse_log_file
 from lakebed.format.table_files import IndexDefinition, parse_index_definitions, render_index_definitions
+from lakebed.model.actions import CommitMetadata
 from lakebed.model.files import FileSlice, LogKind
 from lakebed.model.instant import Action
 from lakebed.model.schema import RECORD_KEY, without_meta_fields
@@ -40,6 +42,7 @@ from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.table_properties import update_properties
 from lakebed.txn.control import Control
 from lakebed.txn.failed_writes import clean_up
+from lakebed.txn.mode import lock_after_downgrade
 from lakebed.txn.transaction import schedule
 from lakebed.view.file_system_view import FileSystemView
 from lakebed.view.partitions import StorageLister
@@ -55,14 +58,11 @@ def upgrade(client: MetaClient, control: Control, to: int, *, drop_metadata: boo
     if client.config.version < TableVersion.NINE:
         eight_to_nine(client.config)
         _refuse_plain_keys(client)
+    seen = client
     client = _without_metadata(client, control, drop_metadata)
     if client.config.version < TableVersion.NINE:
-        client = _from_eight_to_nine(client, control)
-    if to > client.config.version:
-        with control.lock.hold() as lease:
-            lease.confirm()
-            update_properties(client.storage, {VERSION: str(int(TableVersion.TEN)), DRAFT_PROPERTY: "1"})
-    return client.reload()
+        client = _from_eight_to_nine(client, control, seen)
+    return _from_nine_to_ten(client, control) if to > TableVersion.NINE else client
 
 
 def downgrade(
@@ -83,10 +83,11 @@ def downgrade(
     if to < TableVersion.NINE:
         _refuse_what_eight_does_not_know(client)
         _refuse_unordered_events(client)
+    seen = client
     client = _without_metadata(client, control, drop_metadata)
     if client.config.version > TableVersion.NINE:
         client = _from_ten_to_nine(client, control, runner, options, memory)
-    return _from_nine_to_eight(client, control) if to < TableVersion.NINE else client
+    return _from_nine_to_eight(client, control, seen) if to < TableVersion.NINE else client
 
 
 def _without_metadata(client: MetaClient, control: Control, drop_metadata: bool) -> MetaClient:
@@ -96,12 +97,28 @@ def _without_metadata(client: MetaClient, control: Control, drop_metadata: bool)
     return client
 
 
-def _from_eight_to_nine(client: MetaClient, control: Control) -> MetaClient:
+def _is_to_go(fresh: MetaClient, control: Control, before: TableVersion, after: TableVersion) -> bool:
+    """Under the lock: whether this step is still to be done; `ConflictError` when the table is elsewhere by now."""
+    version = fresh.config.version
+    if version is after:
+        return False
+    if version is not before:
+        raise ConflictError(
+            f"the table went to version {int(version)} meanwhile, on its way from {int(before)} to {int(after)}",
+            hint="Another program converts it as well; agree on a version, then try again.",
+        )
+    control.require_metadata_writer(fresh)
+    return True
+
+
+def _from_eight_to_nine(client: MetaClient, control: Control, seen: MetaClient) -> MetaClient:
     """Definitions of indexes get a version, which those of version 8 may lack; then the properties change."""
     with control.lock.hold() as lease:
         fresh = client.reload()
-        if fresh.config.version is TableVersion.EIGHT:
+        if _is_to_go(fresh, control, TableVersion.EIGHT, TableVersion.NINE):
             change = eight_to_nine(fresh.config)
+            if _has_single_complex_key(fresh.config):
+                _refuse_unseen_rows(seen, fresh)
             lease.confirm()
             indexes = _indexes(fresh)
             if any(index.version is None for index in indexes.values()):
@@ -111,11 +128,22 @@ def _from_eight_to_nine(client: MetaClient, control: Control) -> MetaClient:
     return client.reload()
 
 
-def _from_nine_to_eight(client: MetaClient, control: Control) -> MetaClient:
+def _from_nine_to_ten(client: MetaClient, control: Control) -> MetaClient:
     with control.lock.hold() as lease:
         fresh = client.reload()
-        if fresh.config.version is TableVersion.NINE:
+        if _is_to_go(fresh, control, TableVersion.NINE, TableVersion.TEN):
+            lease.confirm()
+            update_properties(fresh.storage, {VERSION: str(int(TableVersion.TEN)), DRAFT_PROPERTY: "1"})
+    return client.reload()
+
+
+def _from_nine_to_eight(client: MetaClient, control: Control, seen: MetaClient) -> MetaClient:
+    with control.lock.hold() as lease:
+        fresh = client.reload()
+        if _is_to_go(fresh, control, TableVersion.NINE, TableVersion.EIGHT):
             _refuse_what_eight_does_not_know(fresh)
+            if is_mysql(fresh.config):
+                _refuse_unseen_rows(seen, fresh)
             change = nine_to_eight(fresh.config)
             lease.confirm()
             update_properties(fresh.storage, change.values, change.removals)
@@ -141,13 +169,14 @@ def _from_ten_to_nine(
         remove_files(client, _without_living(client, listed), control, retain=writes[-1])
     with control.lock.hold() as lease:
         fresh = client.reload()
-        _refuse_what_cannot_go(fresh)
-        _refuse_what_came(fresh)
-        lease.confirm()
-        changes = {VERSION: str(int(TableVersion.NINE))}
-        if fresh.config.properties.get(INITIAL_VERSION) == str(int(TableVersion.TEN)):
-            changes[INITIAL_VERSION] = changes[VERSION]  # programs that do not know version 10 look at this one, too
-        update_properties(fresh.storage, changes, (DRAFT_PROPERTY,))
+        if _is_to_go(fresh, control, TableVersion.TEN, TableVersion.NINE):
+            _refuse_what_cannot_go(fresh)
+            _refuse_what_came(fresh)
+            lease.confirm()
+            changes = {VERSION: str(int(TableVersion.NINE)), **lock_after_downgrade(fresh)}
+            if fresh.config.properties.get(INITIAL_VERSION) == str(int(TableVersion.TEN)):
+                changes[INITIAL_VERSION] = changes[VERSION]  # programs that do not know version 10 look there, too
+            update_properties(fresh.storage, changes, (DRAFT_PROPERTY,))
     return fresh.reload()
 
 
@@ -198,6 +227,15 @@ def _indexes(client: MetaClient) -> dict[str, IndexDefinition]:
         return parse_index_definitions(client.storage.read(INDEX_DEFS_FILE), INDEX_DEFS_FILE)
     except FileNotFoundError:
         return {}
+
+
+def _refuse_unseen_rows(seen: MetaClient, fresh: MetaClient) -> None:
+    """Under the lock: rows were looked at to the last one, unless a write completed since. Services add none."""
+    known = {instant.requested_time for instant in seen.completed_writes()}
+    for instant in fresh.completed_writes():
+        body = fresh.body(instant)
+        if instant.requested_time not in known and not (isinstance(body, CommitMetadata) and body.compacted):
+            raise ConflictError(f"{instant} completed while rows were looked through", hint="Try again.")
 
 
 def _has_single_complex_key(config: TableConfig) -> bool:

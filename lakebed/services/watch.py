@@ -1,9 +1,9 @@
 """Running plans that others made: compactions, log compactions, clusterings and cleans, as they turn up.
 
 Any number of processes may watch a table. Whoever creates a plan's heartbeat has claimed it; the others leave it alone
-until the heartbeat stops, and then undo what was half done and begin anew. So a watcher never counts as the only
-writer, whatever the table's settings say. A plan that fails is tried again after ever longer waits: what is in its way
-may go, and a watcher that gave up would help nobody.
+until the heartbeat stops, and then undo what was half done and begin anew. So a watcher is never the only writer: with
+the first plan that it runs, a table of a single writer becomes one with optimistic concurrency control. A plan that
+fails is tried again after ever longer waits: what is in its way may go, and a watcher that gave up would help nobody.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from threading import Event
 
-from lakebed.errors import ConflictError, LakebedError
+from lakebed.errors import ConflictError, InvalidRequest, LakebedError
 from lakebed.model.instant import Action, Instant
 from lakebed.services.services import Services
-from lakebed.txn.control import Control
-from lakebed.txn.options import Concurrency
+from lakebed.txn.options import MODE, Concurrency, TxnOptions
 
 PLANS = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING, Action.CLEAN)
 _MOST_ROUNDS = 64
@@ -49,7 +48,10 @@ class Watcher:
     _not_before: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.services = replace(self.services, control=among_others(self.services.control))
+        asked = TxnOptions.from_properties(self.services.properties).concurrency
+        if asked is Concurrency.SINGLE_WRITER:
+            raise InvalidRequest(f"who runs the plans of others is not the only writer, as {MODE}={asked} has it")
+        self.services = replace(self.services, control=replace(self.services.control, among_others=True))
 
     def once(self) -> Iterator[Outcome]:
         """Every plan that is there now, oldest first, as far as nobody else runs it."""
@@ -82,10 +84,3 @@ class Watcher:
             except LakebedError as error:
                 report(Outcome(None, error=error))
             stop.wait(interval_s)
-
-
-def among_others(control: Control) -> Control:
-    """The same control for a writer that may not be alone: it takes nothing over whose heartbeat is fresh."""
-    if control.options.concurrency is not Concurrency.SINGLE_WRITER:
-        return control
-    return replace(control, options=replace(control.options, concurrency=Concurrency.OPTIMISTIC))

@@ -27,7 +27,8 @@ from lakebed.storage.open import open_storage
 from lakebed.storage.storage import Storage
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
-from lakebed.txn.options import TxnOptions
+from lakebed.txn.mode import control_for
+from lakebed.txn.options import LOCK_PROVIDER, TxnOptions
 from lakebed.write.asked import (
     KEYGEN_CLASS,
     PARTITION_PATH,
@@ -50,7 +51,7 @@ QUERY_TYPE = "hoodie.datasource.query.type"
 BEGIN = "hoodie.datasource.read.begin.instanttime"
 END = "hoodie.datasource.read.end.instanttime"
 OPERATION = "hoodie.datasource.write.operation"
-_ALSO_KEPT = ("hoodie.index.bucket.engine", LOGICAL_TIMESTAMPS, SLASH_DATES, PLAIN_SINGLE_KEY)
+_ALSO_KEPT = ("hoodie.index.bucket.engine", LOCK_PROVIDER, LOGICAL_TIMESTAMPS, SLASH_DATES, PLAIN_SINGLE_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class Settings:
         self._warn_of_unknown()
         chosen = {**client.config.properties, **self.own}
         check_upkeep(chosen)
-        control = self._control(client)
+        control = control_for(client, self.own)
         options = WriteOptions.from_properties(chosen)
         writer = TableWriter(client, control, options, self.own, memory=self._memory)
         if options.drop_metadata or is_half_dropped(client):
@@ -155,10 +156,7 @@ class Settings:
     def services(self, client: MetaClient) -> Services:
         """What looks after the table."""
         fresh = client.reload()
-        return Services(fresh, self._control(fresh), LocalRunner(), self._memory, lambda: None, self.own)
-
-    def _control(self, client: MetaClient) -> Control:
-        return Control.of(client.storage, TxnOptions.from_properties({**client.config.properties, **self.own}))
+        return Services(fresh, Control.of(fresh.storage), LocalRunner(), self._memory, lambda: None, self.own)
 
     @property
     def _memory(self) -> int:

@@ -140,6 +140,12 @@ def version_still_the_same(snapshot: MetaClient, now: MetaClient) -> None:
         )
 
 
+def saved_write_is_there(now: MetaClient, begin: str) -> None:
+    """A savepoint holds a completed write of the active timeline: one that was undone or archived cannot be gone to."""
+    if now.timeline.completed_write(begin) is None:
+        raise ConflictError(f"the write {begin} was undone or archived before it was saved", hint="Try again.")
+
+
 def rolled_back_since(snapshot: MetaClient, now: MetaClient, begin: str) -> Instant | None:
     """A rollback of this begin, pending or completed, that the snapshot did not have."""
     known = {instant.requested_time for instant in snapshot.timeline.of_actions(Action.ROLLBACK)}

@@ -14,7 +14,8 @@ from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import Clock, SystemClock
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.heartbeat import StoreClock
-from lakebed.txn.locks import LockProvider, lock_for
+from lakebed.txn.lock_providers import lock_for
+from lakebed.txn.locks import LockProvider
 from lakebed.txn.options import TxnOptions
 
 
@@ -39,6 +40,8 @@ class Control:
     clock: Clock = field(default_factory=SystemClock)
     before_publish: BeforePublish | None = None
     sleep: Callable[[float], None] = time.sleep
+    among_others: bool = False
+    """Whether this is one of several at work by its nature: a single writer's table then becomes an optimistic one."""
 
     @classmethod
     def of(

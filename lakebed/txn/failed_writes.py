@@ -4,6 +4,9 @@
     LAZY    several writers: only what has no fresh heartbeat
     NEVER   nothing is undone here
 
+Which of them holds is for the table's concurrency mode to say, as it is under the table lock (`txn/mode.py`): a writer
+that thought it was alone when it came may have company by the time it undoes something.
+
 Only plain writes are undone. Planned compactions, log compactions and clusterings wait for whoever runs them, and
 cleans and restores are carried on by their own services. Leftovers are markers and heartbeats of instants that are not
 pending: a writer that died just after its commit, a claim that never became an instant, a task that ran on after its
@@ -12,6 +15,8 @@ Temporaries go when the process that made them is gone, or, if that was elsewher
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from lakebed.format.names import HEARTBEAT_DIR, TEMP_DIR, MarkerType, heartbeat_file, is_instant_time
 from lakebed.model.actions import RequestedReplace
@@ -22,6 +27,7 @@ from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.txn.heartbeat import is_expired
 from lakebed.txn.markers import begin_of, delete_empty_folders, delete_markers, file_id_of, list_markers
+from lakebed.txn.mode import policy
 from lakebed.txn.options import FailedWrites
 from lakebed.txn.rollback import delete_all, finish_rollback, roll_back, rollback_of
 from lakebed.view.committed import NamedFiles
@@ -33,7 +39,7 @@ _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 def clean_up(client: MetaClient, control: Control) -> MetaClient:
     """Leave nothing behind that a dead writer began, as far as the policy allows; the table as it is afterwards."""
     client = client.reload()
-    if control.options.policy is FailedWrites.NEVER:
+    if policy(client.config, control) is FailedWrites.NEVER:
         return client
     for rollback in client.timeline.pending.of_actions(Action.ROLLBACK):
         if _is_dead(client, rollback.requested_time, control):
@@ -41,7 +47,7 @@ def clean_up(client: MetaClient, control: Control) -> MetaClient:
             client = client.reload()
     failed = [instant for instant in failed_writes(client) if _is_dead(client, instant.requested_time, control)]
     for instant in failed:
-        roll_back(client, instant, control)
+        roll_back(client, instant, control, partial(_is_dead, begin=instant.requested_time, control=control))
     client = client.reload() if failed else client
     sweep(client, control)
     return client
@@ -65,7 +71,7 @@ def sweep(client: MetaClient, control: Control) -> None:
         with control.lock.hold():  # services claim their begins under the lock: no claim of theirs is under way now
             fresh = client.reload()
             for begin in unknown:
-                if not fresh.timeline.at(begin):
+                if not fresh.timeline.at(begin) and _is_dead(fresh, begin, control):
                     _remove(fresh, begin)
 
 
@@ -120,7 +126,7 @@ def _is_pending(client: MetaClient, begin: str) -> bool:
 
 
 def _is_dead(client: MetaClient, begin: str, control: Control) -> bool:
-    if control.options.policy is FailedWrites.EAGER:
+    if policy(client.config, control) is FailedWrites.EAGER:
         return True
     return is_expired(client.storage, begin, control.store_clock(client.storage), control.options)
 

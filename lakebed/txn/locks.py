@@ -13,14 +13,12 @@ owner's name that this process is gone, and takes the lease over at once: with t
 still have done. On an object store a request may outlive its sender, so there the lease has to run out (5 minutes by
 default), as it has to when the dead writer ran on another machine.
 
-Other providers implement `LockProvider`; the two at the end serve one process and one machine.
+Other providers implement `LockProvider`; `txn/lock_providers.py` has them.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,13 +27,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import uuid4
 
-from lakebed.errors import ConflictError, CorruptTable, InvalidRequest, StorageUnavailable
-from lakebed.format.names import LOCK_FILE, LOCKS_DIR
-from lakebed.storage.local import LocalStorage
+from lakebed.errors import ConflictError, CorruptTable, StorageUnavailable
+from lakebed.format.names import LOCK_FILE
 from lakebed.storage.process import Process
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import Clock, SystemClock, instant_time_of_ms
-from lakebed.txn.options import LockKind, TxnOptions
+from lakebed.txn.options import TxnOptions
 from lakebed.txn.pulse import Pulse
 
 _DRIFT_MS = 500
@@ -63,17 +60,6 @@ class LockProvider(Protocol):
     def hold(self) -> AbstractContextManager[Lease]:
         """The lock for the length of a `with` block; `ConflictError` when it does not come free in time."""
         ...
-
-
-def lock_for(storage: Storage, options: TxnOptions, clock: Clock | None = None) -> LockProvider:
-    """The lock provider that the options name."""
-    match options.lock_provider:
-        case LockKind.STORAGE:
-            return StorageLock(storage, options, clock or SystemClock())
-        case LockKind.IN_PROCESS:
-            return InProcessLock(storage.url, options.lock_wait_ms)
-        case LockKind.FILE:
-            return FileLock(storage, options.lock_wait_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +109,7 @@ class StorageLock:
 
     def _acquire(self) -> StorageLease:
         lease = StorageLease(self, f"{Process.current()}:{uuid4()}")
-        waiting = _Patience(self.options.lock_wait_ms, self.sleep)
+        waiting = Patience(self.options.lock_wait_ms, self.sleep)
         while True:
             problem: StorageUnavailable | None = None
             try:
@@ -221,72 +207,8 @@ class StorageLease:
         return LockContent.parse(data), version
 
 
-class _KernelLease:
-    """A lock that cannot be lost while its holder lives."""
-
-    def confirm(self) -> None:
-        return
-
-    def lapsed(self) -> bool:
-        return False
-
-
-_in_process: dict[str, threading.Lock] = {}
-_in_process_guard = threading.Lock()
-
-
-@dataclass(frozen=True, slots=True)
-class InProcessLock:
-    """For tables that only one process writes; locks of the same name are the same lock."""
-
-    name: str
-    wait_ms: int = 60_000
-
-    @contextmanager
-    def hold(self) -> Iterator[Lease]:
-        with _in_process_guard:
-            lock = _in_process.setdefault(self.name, threading.Lock())
-        if not lock.acquire(timeout=self.wait_ms / 1000):
-            raise ConflictError(
-                f"another thread has held the lock of {self.name} for {self.wait_ms} ms", hint="Try again."
-            )
-        try:
-            yield _KernelLease()
-        finally:
-            lock.release()
-
-
-class FileLock:
-    """`flock` on a file of the table: for the processes of one machine, let go by the kernel when its holder dies."""
-
-    def __init__(self, storage: Storage, wait_ms: int = 60_000) -> None:
-        if not isinstance(storage, LocalStorage):
-            raise InvalidRequest(f"a file lock needs a table on a local disk, not {storage.url}")
-        self._path = storage.base / LOCKS_DIR / "lakebed.flock"
-        self._wait_ms = wait_ms
-
-    @contextmanager
-    def hold(self) -> Iterator[Lease]:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        waiting = _Patience(self._wait_ms, time.sleep)
-        with self._path.open("a+") as file:
-            while True:
-                with suppress(BlockingIOError):
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                if not waiting.pause():
-                    file.seek(0)
-                    holder = file.read(200).strip() or "another process"
-                    raise ConflictError(f"the table lock is held by {holder}", file=str(self._path), hint="Try again.")
-            file.seek(0)
-            file.truncate()
-            file.write(f"process {os.getpid()}")
-            file.flush()
-            yield _KernelLease()
-
-
 @dataclass(slots=True)
-class _Patience:
+class Patience:
     """Growing pauses until the time to wait is used up."""
 
     wait_ms: int

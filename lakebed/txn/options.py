@@ -1,4 +1,8 @@
-"""What a writer may choose about commits: how others are kept out, and when a silent writer counts as dead."""
+"""What a writer may choose about commits: how others are kept out, and when a silent writer counts as dead.
+
+Who else may write is a fact of the table, and so is the lock of tables with several writers: here is what a call asks
+for, and `txn/mode.py` says what comes of it.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from lakebed.config.option import NUMBER, choice, choice_of, option, read_option
 from lakebed.errors import InvalidRequest
 
 _MS = 1000
+MODE = "hoodie.write.concurrency.mode"
+LOCK_PROVIDER = "hoodie.write.lock.provider"
 
 
 class Concurrency(StrEnum):
@@ -18,6 +24,11 @@ class Concurrency(StrEnum):
     SINGLE_WRITER = "single_writer"
     OPTIMISTIC = "optimistic_concurrency_control"
     NON_BLOCKING = "non_blocking_concurrency_control"
+
+    @property
+    def has_others(self) -> bool:
+        """Whether what is pending may be the work of a living writer."""
+        return self is not Concurrency.SINGLE_WRITER
 
 
 class FailedWrites(StrEnum):
@@ -32,31 +43,42 @@ class LockKind(StrEnum):
     """The lock providers that need nothing but the table."""
 
     STORAGE = "storage"
+    FILE_SYSTEM = "file_system"
     IN_PROCESS = "in_process"
     FILE = "file"
 
 
-_LOCKS = {
-    "storage": LockKind.STORAGE,
-    "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider": LockKind.STORAGE,
-    "in_process": LockKind.IN_PROCESS,
-    "org.apache.hudi.client.transaction.lock.InProcessLockProvider": LockKind.IN_PROCESS,
-    "file": LockKind.FILE,
+_CLASSES = "org.apache.hudi.client.transaction.lock."
+HUDI_LOCKS = {
+    LockKind.STORAGE: f"{_CLASSES}StorageBasedLockProvider",
+    LockKind.FILE_SYSTEM: f"{_CLASSES}FileSystemBasedLockProvider",
+    LockKind.IN_PROCESS: f"{_CLASSES}InProcessLockProvider",
 }
+"""The classes by which real Hudi knows these locks."""
+_LOCKS = {word: kind for kind in LockKind for word in filter(None, (str(kind), HUDI_LOCKS.get(kind)))}
+
+
+NEW_TABLES = Concurrency.SINGLE_WRITER
+"""The mode of tables that are made here, if nobody asks for another."""
 
 
 @dataclass(frozen=True, slots=True)
 class TxnOptions:
     """The options of transactions."""
 
-    concurrency: Concurrency = option(  # noqa: RUF009 (a field, not a shared value)
-        "hoodie.write.concurrency.mode", choice_of(Concurrency), Concurrency.SINGLE_WRITER, "Who else may write."
+    concurrency: Concurrency | None = option(  # noqa: RUF009 (a field, not a shared value)
+        MODE,
+        choice_of(Concurrency),
+        None,
+        "Who else may write. The table keeps it, and is a single writer's where it does not say: a call may ask a "
+        "single writer's table for more, which the table then keeps, and never for less.",
     )
-    failed_writes: FailedWrites = option(  # noqa: RUF009 (a field, not a shared value)
+    failed_writes: FailedWrites | None = option(  # noqa: RUF009 (a field, not a shared value)
         "hoodie.clean.failed.writes.policy",
         choice_of(FailedWrites),
-        FailedWrites.EAGER,
-        "When pending writes of others are rolled back; with several writers EAGER means LAZY.",
+        None,
+        "When pending writes of others are rolled back: EAGER for a single writer if nothing else is said, and LAZY, "
+        "when their heartbeat stopped, where there are several; EAGER is refused there.",
         ("hoodie.cleaner.policy.failed.writes",),
     )
     heartbeat_interval_ms: int = option(
@@ -66,7 +88,11 @@ class TxnOptions:
         "hoodie.client.heartbeat.tolerable.misses", NUMBER, 2, "After how many missed heartbeats a writer is dead."
     )
     lock_provider: LockKind = option(  # noqa: RUF009 (a field, not a shared value)
-        "hoodie.write.lock.provider", choice(_LOCKS), LockKind.STORAGE, "What keeps two commits apart."
+        LOCK_PROVIDER,
+        choice(_LOCKS),
+        LockKind.STORAGE,
+        "What keeps two commits apart; with several writers the one that the table names. `file_system` keeps real "
+        "Hudi apart as well, on a local disk.",
     )
     lock_wait_ms: int = option("hoodie.write.lock.wait_time_ms", NUMBER, 60_000, "How long to wait for the table lock.")
     lock_validity_s: int = option(
@@ -91,12 +117,6 @@ class TxnOptions:
 
     def to_properties(self) -> dict[str, str]:
         return to_properties(self)
-
-    @property
-    def policy(self) -> FailedWrites:
-        """The policy in force: what others have pending may be undone at once only where there are no others."""
-        alone = self.concurrency is Concurrency.SINGLE_WRITER
-        return FailedWrites.LAZY if self.failed_writes is FailedWrites.EAGER and not alone else self.failed_writes
 
     @property
     def heartbeat_expiry_ms(self) -> int:

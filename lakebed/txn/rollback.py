@@ -14,7 +14,7 @@ alone: undoing one is a restore. The plan of a compaction, log compaction or clu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from lakebed.errors import InvalidRequest, StorageUnavailable
@@ -47,15 +47,20 @@ _SERVICES = frozenset({Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERI
 _BATCH = 1000
 
 
-def roll_back(client: MetaClient, instant: Instant, control: Control) -> Instant | None:
-    """Undo a pending instant; None when it is not pending any more, be it completed or undone by another."""
+def roll_back(
+    client: MetaClient, instant: Instant, control: Control, still: Callable[[MetaClient], bool] | None = None
+) -> Instant | None:
+    """Undo a pending instant; None when it is not pending any more, be it completed or undone by another.
+
+    `still` is asked under the lock whether the reason to undo it holds in the table as it is then.
+    """
     files = find_files(client.storage, instant.requested_time, instant.action)  # before the lock: listing takes a while
     with control.lock.hold() as lease:
         fresh = client.reload()
         rollback = pending_rollback(fresh, instant.requested_time)
         if rollback is None:
             current = fresh.timeline.find(instant.requested_time, instant.action)
-            if current is None or current.is_completed:
+            if current is None or current.is_completed or not (still is None or still(fresh)):
                 return None
             _require_metadata_writer(fresh, current.requested_time, control)
             begin, fresh = claim_begin(fresh, control.clock)

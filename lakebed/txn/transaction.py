@@ -1,6 +1,7 @@
 """A transaction: the way of an action from its claim to its publication, or back.
 
-    begin   clean up after others -> claim a begin time -> requested -> inflight          (no lock)
+    begin   mode agreed with the table (lock, if news) -> clean up after others           (no lock)
+            claim a begin time -> requested -> inflight
     ...     markers and data files, written by tasks anywhere
     commit  our files are all there, lost attempts are deleted
             lock -> still ours? conflicts? -> metadata table -> completion time -> publish -> unlock
@@ -27,7 +28,7 @@ from types import TracebackType
 from lakebed.errors import ConflictError, InvalidRequest, StorageUnavailable
 from lakebed.format.names import MarkerType, heartbeat_file
 from lakebed.format.timeline_files import encode_body
-from lakebed.model.actions import ActionBody, CommitMetadata, RequestedReplace
+from lakebed.model.actions import ActionBody, CommitMetadata, RequestedReplace, SavepointMetadata
 from lakebed.model.instant import Action, Instant, State
 from lakebed.timeline.active import create_requested, to_inflight
 from lakebed.timeline.meta_client import MetaClient
@@ -42,6 +43,7 @@ from lakebed.txn.conflicts import (
     no_file_group_written_twice,
     nothing_was_undone,
     rolled_back_since,
+    saved_write_is_there,
     version_still_the_same,
 )
 from lakebed.txn.control import Control
@@ -50,6 +52,7 @@ from lakebed.txn.heartbeat import Heartbeat, is_expired
 from lakebed.txn.instants import claim_begin
 from lakebed.txn.locks import Lease
 from lakebed.txn.markers import create_marker, delete_markers
+from lakebed.txn.mode import policy, record_mode, table_mode
 from lakebed.txn.options import Concurrency, FailedWrites
 from lakebed.txn.publish import choose_completion, publish
 from lakebed.txn.rollback import roll_back
@@ -73,6 +76,7 @@ def schedule(
     `plan` gets the table as it is now and the begin time: whatever completes later completes after that time.
     """
     storage = client.storage
+    record_mode(storage, control)
     with control.lock.hold() as lease:
         begin, fresh = claim_begin(client, control.clock)
         try:
@@ -87,8 +91,11 @@ def schedule(
 
 
 def _may_take_over(client: MetaClient, begin: str, control: Control) -> bool:
-    """A single writer knows that nobody else runs anything; others wait until the heartbeat stops."""
-    alone = control.options.policy is FailedWrites.EAGER
+    """A single writer knows that nobody else runs anything; others wait until the heartbeat stops.
+
+    The table must have been read after the heartbeat was seen: whoever made that had the mode kept before.
+    """
+    alone = policy(client.config, control) is FailedWrites.EAGER
     return alone or is_expired(client.storage, begin, control.store_clock(client.storage), control.options)
 
 
@@ -130,6 +137,7 @@ class Transaction:
         `begin_time` is for an action that shares its begin with another: a savepoint, or the metadata table's part of a
         commit. Such an action claims nothing, has no heartbeat, and cleans up nothing before it.
         """
+        record_mode(client.storage, control)
         if action.completes_as.adds_files:
             control.require_metadata_writer(client)
         if plan is None and action is Action.REPLACE_COMMIT:
@@ -155,13 +163,14 @@ class Transaction:
     ) -> Transaction:
         """Run an action that was planned before. What an earlier run left half done is undone first."""
         storage, begin, action = client.storage, planned.requested_time, planned.action
+        record_mode(storage, control)
         if action.completes_as.adds_files:
             control.require_metadata_writer(client)
         taken_over = not storage.put_if_absent(heartbeat_file(begin), b"")
-        if taken_over and not _may_take_over(client, begin, control):
+        fresh = client.reload()
+        if taken_over and not _may_take_over(fresh, begin, control):
             raise ConflictError(f"{planned} is being run by another writer", hint="Try again when it is done.")
         heartbeat = Heartbeat(storage, begin, control.options)
-        fresh = client.reload()
         current = fresh.timeline.find(begin, action)
         if current is None or current.is_completed:
             heartbeat.remove()
@@ -225,6 +234,10 @@ class Transaction:
             alive = self._heartbeat is None or self._heartbeat.is_there()
             instant_still_ours(self.snapshot, now, self.instant, alive=alive)
             version_still_the_same(self.snapshot, now)
+            if self.instant.action.completes_as.adds_files:
+                self._control.require_metadata_writer(now)
+            if isinstance(body, SavepointMetadata):
+                saved_write_is_there(now, self.begin_time)
             if isinstance(body, CommitMetadata):
                 nothing_was_undone(self.snapshot, now)
                 self._check_conflicts(now, body)
@@ -276,7 +289,7 @@ class Transaction:
 
     def _check_conflicts(self, now: MetaClient, body: CommitMetadata) -> None:
         ours = Touched.by(self.begin_time, body)
-        non_blocking = self._control.options.concurrency is Concurrency.NON_BLOCKING
+        non_blocking = table_mode(now.config) is Concurrency.NON_BLOCKING
         conflict = conflicts(ours, completed_since(self.snapshot, now), non_blocking=non_blocking)
         if conflict is not None:
             raise conflict

@@ -15,6 +15,8 @@ from lakebed.errors import InvalidRequest
 from lakebed.index.options import BucketEngine, IndexKind, IndexOptions
 from lakebed.model.partition_time import TIME_PREFIXES
 from lakebed.model.record_key import USER_PROVIDED, registered_key_generator
+from lakebed.txn.mode import mode_named
+from lakebed.txn.options import MODE, NEW_TABLES, Concurrency
 
 T = TypeVar("T")
 
@@ -38,7 +40,7 @@ INDEX_TYPE, ENGINE, NUM_BUCKETS = (
 )
 SETTLED = frozenset(
     (*RECORD_KEY, *PARTITION_PATH, *ORDERING, *TABLE_NAME, *TABLE_TYPE, *LAYOUT, *VERSION, *KEYGEN_TYPE, *KEYGEN_CLASS)
-) | {INDEX_TYPE, ENGINE, NUM_BUCKETS}
+) | {INDEX_TYPE, ENGINE, NUM_BUCKETS, MODE}
 """The keys that are read here; the table is given their meaning under the first name of each."""
 
 INDEXES: Mapping[str, tuple[str, str | None]] = {
@@ -86,6 +88,12 @@ def table_type_asked(properties: Mapping[str, str]) -> str | None:
     if said is not None and said.upper() not in _TABLE_TYPES:
         raise InvalidRequest(f"{said!r} is no table type", hint="Use MERGE_ON_READ or COPY_ON_WRITE.")
     return _TABLE_TYPES[said.upper()] if said is not None else None
+
+
+def mode_asked(properties: Mapping[str, str]) -> Concurrency:
+    """Who may write to the table, if the properties say."""
+    said = stated(properties, (MODE,))
+    return NEW_TABLES if said is None else mode_named(said)
 
 
 def index_asked(properties: Mapping[str, str]) -> tuple[str | None, int | None]:

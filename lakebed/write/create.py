@@ -16,12 +16,14 @@ import pyarrow as pa
 
 from lakebed.config.given import option_texts
 from lakebed.config.merge_settings import COMMIT_TIME_STRATEGY, EVENT_TIME_STRATEGY
+from lakebed.config.table_config import TableVersion
 from lakebed.errors import InvalidRequest
 from lakebed.format.names import PROPERTIES_FILE
 from lakebed.format.table_files import render_properties, table_checksum
 from lakebed.model.schema import is_meta_field, stored_schema, table_avro, without_meta_fields
 from lakebed.model.schema_change import did_you_mean
 from lakebed.storage.storage import Storage
+from lakebed.txn.mode import mode_properties, shared_lock
 from lakebed.write.asked import (
     INDEX_TYPE,
     INDEXES,
@@ -36,6 +38,7 @@ from lakebed.write.asked import (
     columns_asked,
     index_asked,
     key_generator_asked,
+    mode_asked,
     stated,
     table_type_asked,
 )
@@ -81,6 +84,8 @@ class NewTable:
 def create_table(storage: Storage, new: NewTable) -> bool:
     """Make the table; False when somebody else has made one there."""
     properties = table_properties(new)
+    mode, version = mode_asked(option_texts(new.properties)), TableVersion(int(properties["hoodie.table.version"]))
+    properties = {**mode_properties(mode, shared_lock(storage, version)), **properties}
     rehearse(properties, new.schema)
     return storage.put_if_absent(PROPERTIES_FILE, render_properties(properties, ["Properties saved by lakebed"]))
 

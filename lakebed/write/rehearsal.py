@@ -23,8 +23,7 @@ from lakebed.read.shape import keyed_shape
 from lakebed.runner import SerialRunner
 from lakebed.storage.memory import MemoryStorage
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
-from lakebed.txn.options import TxnOptions
+from lakebed.txn.mode import control_for
 from lakebed.write.job import placing_of
 from lakebed.write.operation import Operation
 from lakebed.write.operations import TableWriter
@@ -47,7 +46,6 @@ def rehearse(properties: Mapping[str, str], schema: pa.Schema) -> None:
                 hint="Register one with lakebed.register_merger, and name it in hoodie.record.merge.strategy.id.",
             )
         IndexOptions.from_properties(properties)
-        TxnOptions.from_properties(properties)
         check_upkeep(properties)
         _prepare(properties, schema)
     except (CorruptTable, UnsupportedFormat) as problem:  # nothing is corrupt yet: there is no table
@@ -67,7 +65,8 @@ def _prepare(properties: Mapping[str, str], schema: pa.Schema) -> None:
     storage = MemoryStorage()
     storage.put_if_absent(PROPERTIES_FILE, render_properties(dict(properties), []))
     client = MetaClient.open(storage)
-    writer = TableWriter(client, Control.of(storage), WriteOptions.from_properties(properties), memory=_SOME_MEMORY)
+    control = control_for(client, properties)
+    writer = TableWriter(client, control, WriteOptions.from_properties(properties), memory=_SOME_MEMORY)
     shape = keyed_shape(client)
     plan = writer.plan(shape, schema)
     nothing = pa.RecordBatch.from_pylist([], schema)

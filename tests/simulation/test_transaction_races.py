@@ -94,7 +94,7 @@ def test_the_later_committer_of_a_file_group_gives_way_and_leaves_nothing() -> N
 
 
 def test_non_blocking_writers_append_to_one_group() -> None:
-    storage, clock = new_table(), ManualClock()
+    storage, clock = new_table(hoodie__table__ordering__fields="ts"), ManualClock()
     options = TxnOptions(concurrency=Concurrency.NON_BLOCKING, lock_wait_ms=1000)
     write(storage, control_of(storage, clock))
     first, first_name = begin_write(storage, control_of(storage, clock, options))

@@ -13,15 +13,16 @@ import pytest
 import lakebed
 from lakebed.cli.main import main
 from lakebed.errors import InvalidRequest
-from lakebed.services.drop_metadata import DROPPING, remove_metadata
+from lakebed.services.drop_metadata import DROPPING, PARTITIONS, remove_metadata
 from lakebed.services.services import Services
 from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.storage.memory import MemoryStorage
 from lakebed.table import Table
 from lakebed.timeline.clock import ManualClock
 from lakebed.timeline.meta_client import MetaClient
+from lakebed.timeline.table_properties import update_properties
 from tests.simulation.write_cases import serious
-from tests.unit.txn.tables import clone, control_of, paths
+from tests.unit.txn.tables import clone, control_of, meanwhile, paths
 
 NAME = "mdt_all_v9"
 COLUMNS = ["id", "v"]
@@ -203,3 +204,18 @@ def test_a_service_finishes_what_a_crash_left(golden: Callable[[str], Path]) -> 
     table.services.compact()
     assert DROPPING not in table.config.properties
     assert not [path for path in paths(storage) if path.startswith(".hoodie/metadata/")]
+
+
+def test_a_metadata_table_that_was_built_meanwhile_is_not_the_one_to_remove(golden: Callable[[str], Path]) -> None:
+    """Finishing what another began is no order to remove what Hudi made after that."""
+    storage = MemoryStorage.from_folder(golden(NAME))
+    partitions = MetaClient.open(storage).config.properties[PARTITIONS]
+    update_properties(storage, {DROPPING: "true"}, (PARTITIONS,))
+
+    def other() -> None:
+        remove_metadata(MetaClient.open(storage), control_of(storage, ManualClock()))
+        update_properties(storage, {PARTITIONS: partitions})
+
+    found = remove_metadata(MetaClient.open(storage), meanwhile(control_of(storage, ManualClock()), other))
+    assert found.config.properties[PARTITIONS] == partitions
+    assert MetaClient.open(storage).config.properties[PARTITIONS] == partitions

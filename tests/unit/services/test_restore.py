@@ -20,6 +20,7 @@ from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import ManualClock
 from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn import transaction
 from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction, schedule
 from tests.simulation.write_cases import (
@@ -36,7 +37,7 @@ from tests.simulation.write_cases import (
     table_on,
 )
 from tests.unit.services.crash_points import some_steps
-from tests.unit.txn.tables import clone, control_of, paths
+from tests.unit.txn.tables import clone, control_of, meanwhile, paths
 
 START_MS = 1_800_000_000_000
 NO_UPKEEP = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
@@ -294,3 +295,47 @@ def test_writes_after_a_savepoint_that_were_archived_cannot_be_undone() -> None:
     assert archive(MetaClient.open(storage), at(storage, 100), options)
     with pytest.raises(InvalidRequest, match="archived"):
         restore(MetaClient.open(storage), at(storage, 110), point)
+
+
+# ------------------------------------------------------------------ decided on the table as it is under the lock
+def test_a_write_that_was_undone_before_it_was_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A savepoint without its write could not be restored to, and would stop every other."""
+    storage, rows, begin = saved("mor-v2")
+
+    def overtaken(*given: object) -> None:
+        monkeypatch.undo()
+        restore(MetaClient.open(storage), at(storage, 800))
+        transaction.to_inflight(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(transaction, "to_inflight", overtaken)
+    with pytest.raises(ConflictError, match="was undone or archived before it was saved"):
+        create_savepoint(MetaClient.open(storage), at(storage, 900))
+    assert [one.requested_time for one in MetaClient.open(storage).timeline.of_actions(Action.SAVEPOINT)] == [begin]
+    assert read(storage) == rows
+    upsert(storage, 4, 1000)
+    create_savepoint(MetaClient.open(storage), at(storage, 1010))
+
+
+def test_a_savepoint_that_completes_while_it_is_given_up() -> None:
+    storage = MemoryStorage()
+    fill(storage, "mor-v2", at(storage, 0))
+    begin = MetaClient.open(storage).completed_writes()[-1].requested_time
+    with Transaction.begin(MetaClient.open(storage), Action.SAVEPOINT, at(storage, 10), begin_time=begin) as txn:
+        early = MetaClient.open(storage)
+        txn.commit(SavepointMetadata("me", 0, "", {}))
+    delete_savepoint(early, at(storage, 20), begin)
+    assert not MetaClient.open(storage).timeline.of_actions(Action.SAVEPOINT).instants
+
+
+def test_a_savepoint_that_is_given_up_before_a_restore_has_the_lock() -> None:
+    """From then on a clean may take its files."""
+    storage, _, begin = saved("mor-v2")
+    before = read(storage)
+
+    def other() -> None:
+        delete_savepoint(MetaClient.open(storage), at(storage, 900), begin)
+
+    with pytest.raises(InvalidRequest, match=f"no savepoint '{begin}'"):
+        restore(MetaClient.open(storage), meanwhile(at(storage, 800), other))
+    assert not MetaClient.open(storage).timeline.of_actions(Action.RESTORE).instants
+    assert read(storage) == before

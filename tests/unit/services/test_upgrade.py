@@ -29,10 +29,11 @@ from lakebed.timeline.table_properties import update_properties
 from lakebed.txn.options import Concurrency, TxnOptions
 from lakebed.txn.transaction import Transaction, schedule
 from lakebed.view.file_system_view import FileSystemView
+from lakebed.write.create import NewTable, create_table
 from tests.conftest import expected
 from tests.golden.rows import rows_of
-from tests.simulation.write_cases import Rows, check_recovered, data, fill, leftovers, read, serious, table_on
-from tests.unit.txn.tables import clone, control_of, metadata_of
+from tests.simulation.write_cases import SCHEMA, Rows, check_recovered, data, fill, leftovers, read, serious, table_on
+from tests.unit.txn.tables import clone, control_of, meanwhile, metadata_of
 
 START_MS = 1_800_000_000_000
 
@@ -194,6 +195,96 @@ def test_the_side_door(tmp_path: Path) -> None:
     assert int(table.config.version) == 10
     assert read(LocalStorage(tmp_path / "t")) == rows
     shutil.rmtree(tmp_path / "t")
+
+
+# ------------------------------------------------------------------ another one converts the table at the same time
+def versions(storage: Storage) -> tuple[str | None, ...]:
+    found = MetaClient.open(storage).config.properties
+    return tuple(found.get(key) for key in ("hoodie.table.version", "lakebed.format.draft", "hoodie.record.merge.mode"))
+
+
+def test_an_upgrade_after_a_downgrade_in_between_leaves_the_table_as_it_is() -> None:
+    """Version 10 with the properties of version 8 would be neither."""
+    storage, rows = filled("mor-v1")
+    control = control_of(storage, ManualClock(START_MS + 10_000))
+
+    def other() -> None:
+        downgrade(MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 20_000)), 8, SerialRunner())
+
+    with pytest.raises(ConflictError, match="went to version 8 meanwhile"):
+        upgrade(MetaClient.open(storage), meanwhile(control, other), 10)
+    assert versions(storage)[:2] == ("8", None)
+    upgrade(MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 30_000)), 10)
+    assert versions(storage)[:2] == ("10", "1")
+    assert "hoodie.compaction.payload.class" not in MetaClient.open(storage).config.properties
+    assert read(storage) == rows
+
+
+def test_a_downgrade_after_another_went_further_leaves_the_table_as_it_is() -> None:
+    """Version 9 with the properties of version 8 would be neither."""
+    storage, rows = filled("mor-v1")
+    upgrade(MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 5000)), 10)
+
+    def other() -> None:
+        downgrade(MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 20_000)), 8, SerialRunner())
+
+    control = control_of(storage, ManualClock(START_MS + 10_000))
+    last = 2  # the lock is taken for the plan of a compaction that finds no native log, and for the step itself
+    with pytest.raises(ConflictError, match="went to version 8 meanwhile"):
+        downgrade(MetaClient.open(storage), meanwhile(control, other, last), 9, SerialRunner())
+    assert versions(storage)[:2] == ("8", None)
+    assert read(storage) == rows
+
+
+def test_two_that_go_the_same_way_meet_there() -> None:
+    storage, rows = filled("mor-v1")
+    control = control_of(storage, ManualClock(START_MS + 10_000))
+
+    def other() -> None:
+        upgrade(MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 20_000)), 10)
+
+    assert int(upgrade(MetaClient.open(storage), meanwhile(control, other), 10).config.version) == 10
+    assert read(storage) == rows
+
+
+def test_a_downgrade_to_eight_after_an_upgrade_in_between_is_not_silently_left_out() -> None:
+    storage, _ = filled("mor-v1")
+    control = control_of(storage, ManualClock(START_MS + 10_000))
+
+    def other() -> None:
+        upgrade(MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 20_000)), 10)
+
+    with pytest.raises(ConflictError, match="went to version 10 meanwhile"):
+        downgrade(MetaClient.open(storage), meanwhile(control, other), 8, SerialRunner())
+    assert versions(storage)[:2] == ("10", "1")
+
+
+def test_rows_that_came_after_keys_were_looked_through() -> None:
+    """A version 8 writer may write keys in a form that nobody finds in version 9."""
+    storage = MemoryStorage()
+    properties = {"hoodie.table.keygenerator.type": "COMPLEX", "hoodie.table.version": "8"}
+    create_table(storage, NewTable("t", SCHEMA, ("id",), ("p",), ("ts",), log_format="v1", properties=properties))
+    table_on(storage, control_of(storage, ManualClock(START_MS))).upsert(data([("a", 1, "p0", 1)]))
+    control = control_of(storage, ManualClock(START_MS + 10_000))
+
+    def other() -> None:
+        table_on(storage, control_of(storage, ManualClock(START_MS + 20_000))).upsert(data([("b", 1, "p0", 1)]))
+
+    with pytest.raises(ConflictError, match="while rows were looked through"):
+        upgrade(MetaClient.open(storage), meanwhile(control, other), 9)
+    assert versions(storage)[0] == "8"
+    upgrade(MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 30_000)), 9)
+    assert versions(storage)[0] == "9"
+
+
+def test_a_table_of_several_writers_gets_hudi_s_lock_with_the_version_that_hudi_writes(tmp_path: Path) -> None:
+    fill(LocalStorage(tmp_path / "t"), "mor-v2")
+    table = lakebed.open(tmp_path / "t")
+    table.services.set_concurrency("optimistic_concurrency_control")
+    assert table.config.properties["hoodie.write.lock.provider"].endswith(".StorageBasedLockProvider")
+    table.services.downgrade(to=9)
+    assert table.config.properties["hoodie.write.lock.provider"].endswith(".FileSystemBasedLockProvider")
+    assert table.config.properties["hoodie.write.concurrency.mode"] == "OPTIMISTIC_CONCURRENCY_CONTROL"
 
 
 # ------------------------------------------------------------------ version 8

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 
 from lakebed.format.names import LOCK_FILE, PROPERTIES_FILE, BaseFileName, LogFileName
 from lakebed.format.table_files import CHECKSUM_KEY, render_properties, table_checksum
@@ -15,7 +17,7 @@ from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import Clock, ManualClock
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import BeforePublish, Control
-from lakebed.txn.locks import StorageLock
+from lakebed.txn.locks import Lease, LockProvider, StorageLock
 from lakebed.txn.options import TxnOptions
 from lakebed.txn.transaction import Transaction
 from lakebed.view.file_system_view import FileSystemView
@@ -134,3 +136,23 @@ def leftovers(storage: Storage) -> set[str]:
 def of_begin(storage: Storage, begin: str) -> set[str]:
     """Whatever carries a begin in its path, the rollback's own plan apart."""
     return {path for path in paths(storage) if begin in path}
+
+
+class MeanwhileLock:
+    """A lock before whose n-th acquisition another does something: what was decided earlier is then out of date."""
+
+    def __init__(self, lock: LockProvider, act: Callable[[], object], at: int = 1) -> None:
+        self._lock, self._act, self._left = lock, act, at
+
+    @contextmanager
+    def hold(self) -> Iterator[Lease]:
+        self._left -= 1
+        if self._left == 0:
+            self._act()
+        with self._lock.hold() as lease:
+            yield lease
+
+
+def meanwhile(control: Control, act: Callable[[], object], at: int = 1) -> Control:
+    """The control of a writer that is overtaken before it gets the lock for the n-th time."""
+    return replace(control, lock=MeanwhileLock(control.lock, act, at))

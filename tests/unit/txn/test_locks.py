@@ -20,7 +20,8 @@ from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.process import Process
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import ManualClock
-from lakebed.txn.locks import FileLock, InProcessLock, LockContent, StorageLock, lock_for
+from lakebed.txn.lock_providers import FileLock, InProcessLock, lock_for
+from lakebed.txn.locks import LockContent, StorageLock
 from lakebed.txn.options import LockKind, TxnOptions
 
 OPTIONS = TxnOptions(lock_wait_ms=50)

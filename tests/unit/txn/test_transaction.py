@@ -12,6 +12,7 @@ from lakebed.storage.local import LocalStorage
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import ManualClock
 from lakebed.timeline.meta_client import MetaClient
+from lakebed.timeline.table_properties import update_properties
 from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction, schedule
 from tests.unit.txn.tables import (
@@ -198,3 +199,17 @@ def test_the_metadata_tables_part_has_the_begin_of_the_commit() -> None:
         done = txn.commit(metadata_of({}, "UPSERT_PREPPED"))
     assert done.requested_time == begin
     assert (done.completion_time or "") > begin
+
+
+def test_a_metadata_table_that_another_built_while_the_write_ran() -> None:
+    """It would miss this commit, and hide its rows from every reader."""
+    storage = new_table()
+    control = control_of(storage)
+    with (
+        pytest.raises(InvalidRequest, match="metadata table"),
+        Transaction.begin(MetaClient.open(storage), Action.DELTA_COMMIT, control) as txn,
+    ):
+        update_properties(storage, {"hoodie.table.metadata.partitions": "files"})
+        txn.commit(metadata_of({}))
+    assert not MetaClient.open(storage).completed_writes()
+    assert leftovers(storage) == set()

@@ -1,0 +1,224 @@
+"""The concurrency mode belongs to the table: who else may write is one fact for all of its writers.
+
+    hoodie.properties    hoodie.write.concurrency.mode    left out by tables of a single writer
+                         hoodie.write.lock.provider       with several writers: the lock that all of them take
+
+    a call asks for      nothing         single writer    optimistic        non-blocking
+    single writer's      single writer   single writer    kept, then so     kept, then so
+    optimistic           optimistic      refused          optimistic        refused
+    non-blocking         non-blocking    refused          refused           non-blocking
+
+A single writer takes whatever is pending for what a dead writer left, and undoes it. So one that does not know of the
+others would undo their running work: what a call asks for beyond the table's mode is kept in the table, under the table
+lock, before the action begins, and whoever undoes something looks at the mode again under that lock. A process that
+opened the table earlier finds it there at its next action. `change_mode` is the way back, when nobody is writing.
+
+Real Hudi takes a table's properties for options of its own writes: it joins in with this mode and this lock, and
+refuses options that say otherwise. It cannot write to a table that names a mode with several writers and no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lakebed.config.option import options_of
+from lakebed.config.table_config import TableConfig, TableVersion
+from lakebed.errors import ConflictError, InvalidRequest
+from lakebed.format.names import HEARTBEAT_DIR, is_instant_time
+from lakebed.storage.storage import Storage
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.timeline.table_properties import load_table_config, update_properties
+from lakebed.txn.control import Control
+from lakebed.txn.lock_providers import lock_for
+from lakebed.txn.options import HUDI_LOCKS, LOCK_PROVIDER, MODE, Concurrency, FailedWrites, LockKind, TxnOptions
+
+_DECLARED = options_of(TxnOptions)
+_KEYS = frozenset(key for one in _DECLARED.values() for key in one.keys)
+_POLICY = _DECLARED["failed_writes"].keys
+MODE_KEYS = frozenset((*_DECLARED["concurrency"].keys, *_POLICY))
+"""The options that say who else may write, and so what may be undone."""
+_ON_PURPOSE = (
+    't.services.set_concurrency("{}"), or `lakebed concurrency PATH {}` in the shell, when nobody else is writing'
+)
+
+
+# What the table says
+
+
+def table_mode(config: TableConfig) -> Concurrency:
+    """The mode that the table keeps; one that keeps none is a single writer's, as it is to Hudi."""
+    found = _DECLARED["concurrency"].read(config.properties)
+    return found if isinstance(found, Concurrency) else Concurrency.SINGLE_WRITER
+
+
+def mode_named(name: str) -> Concurrency:
+    """A mode by its name, in any case."""
+    found = _DECLARED["concurrency"].read({MODE: name})
+    if not isinstance(found, Concurrency):
+        raise InvalidRequest(f"{name!r} is no concurrency mode", hint=f"Use one of: {', '.join(Concurrency)}.")
+    return found
+
+
+def mode_properties(mode: Concurrency, lock: LockKind) -> dict[str, str]:
+    """What a table keeps of its mode. A single writer's keeps nothing: Hudi would refuse to be told another later."""
+    return {MODE: mode.upper(), LOCK_PROVIDER: HUDI_LOCKS.get(lock, str(lock))} if mode.has_others else {}
+
+
+def shared_lock(storage: Storage, version: TableVersion) -> LockKind:
+    """The lock for several writers that real Hudi can take, too: its storage lock does not know local disks."""
+    is_hudis = not version.has_native_logs
+    return LockKind.FILE_SYSTEM if is_hudis and storage.url.startswith("file://") else LockKind.STORAGE
+
+
+# What holds for a call
+
+
+def control_for(client: MetaClient, given: Mapping[str, str], base: Control | None = None) -> Control:
+    """How the transactions of a call are run: as the table says, with the options given on top.
+
+    Refuses options that the table's mode does not allow. `base` is what a test or another door put in.
+    """
+    base = base or Control.of(client.storage)
+    asked = {key: value for key, value in given.items() if key in _KEYS}
+    known = {key: value for key, value in client.config.properties.items() if key in _KEYS and key != MODE}
+    mode = mode_in_force(client.config, replace(base, options=_options(base, asked)))
+    if mode.has_others:  # what is left of a single writer's days
+        known = {
+            key: value for key, value in known.items() if key not in _POLICY or value.upper() != FailedWrites.EAGER
+        }
+    options = _options(base, {**known, **asked})
+    if mode.has_others and not any(LOCK_PROVIDER in one for one in (known, asked, base.options.to_properties())):
+        options = replace(options, lock_provider=shared_lock(client.storage, client.config.version))
+    lock = base.lock
+    if _lock_settings(options) != _lock_settings(base.options):
+        lock = lock_for(client.storage, options, base.clock, base.sleep)
+    control = replace(base, options=options, lock=lock)
+    require_mode(client.config, control)
+    if table_mode(client.config).has_others and LOCK_PROVIDER in known:
+        _require_lock(known[LOCK_PROVIDER], options)
+    return control
+
+
+def mode_in_force(config: TableConfig, control: Control) -> Concurrency:
+    """The table's mode, or the stricter one that a call asks for."""
+    table = table_mode(config)
+    asked = _asked(table, control)
+    return table if asked is None or table.has_others else asked
+
+
+def policy(config: TableConfig, control: Control) -> FailedWrites:
+    """When pending writes of others are undone: at once only where there are no others."""
+    has_others, asked = mode_in_force(config, control).has_others, control.options.failed_writes
+    if asked is None or (asked is FailedWrites.EAGER and has_others):
+        return FailedWrites.LAZY if has_others else FailedWrites.EAGER
+    return asked
+
+
+def require_mode(config: TableConfig, control: Control) -> Concurrency:
+    """The mode of a call on a table; `InvalidRequest` when it asks for less than the table's, or for another kind."""
+    table = table_mode(config)
+    asked, mode = _asked(table, control), mode_in_force(config, control)
+    if asked is not None and asked is not mode:
+        what = "others may be writing to it" if not asked.has_others else "two kinds of writers do not go together"
+        raise InvalidRequest(
+            f"the table's concurrency mode is {table}, not {asked}: {what}",
+            hint=f"Leave {MODE} out: the table knows it. To change it for all: {_ON_PURPOSE.format(asked, asked)}.",
+        )
+    _require_ordering(config, mode)
+    if mode.has_others and control.options.failed_writes is FailedWrites.EAGER:
+        raise InvalidRequest(
+            f"{_POLICY[0]}=EAGER would undo the running writes of others, and the table's writers are {mode}",
+            hint=f"Leave it out: LAZY undoes what has no heartbeat any more. With one writer only: "
+            f"{_ON_PURPOSE.format(Concurrency.SINGLE_WRITER, Concurrency.SINGLE_WRITER)}.",
+        )
+    return mode
+
+
+# Changing it
+
+
+def record_mode(storage: Storage, control: Control) -> None:
+    """Before an action: keep in the table what the call asks for beyond the table's mode, so that everybody sees it."""
+    options = control.options
+    if options.concurrency is None and not control.among_others and options.failed_writes is not FailedWrites.EAGER:
+        return
+    if not _is_news(load_table_config(storage), control):
+        return
+    with control.lock.hold() as lease:
+        config = load_table_config(storage)
+        if _is_news(config, control):
+            lease.confirm()
+            update_properties(storage, mode_properties(require_mode(config, control), options.lock_provider))
+
+
+def change_mode(client: MetaClient, control: Control, mode: Concurrency) -> MetaClient:
+    """Give the table another mode on purpose, a looser one, too; refused while anybody is writing under its own."""
+    with control.lock.hold() as lease:
+        fresh = client.reload()
+        table, version = table_mode(fresh.config), fresh.config.version
+        if table is mode:
+            return fresh
+        _require_ordering(fresh.config, mode)
+        if table.has_others:
+            _refuse_running(fresh, control)
+        lease.confirm()
+        wanted = mode_properties(mode, shared_lock(fresh.storage, version))
+        if LOCK_PROVIDER in fresh.config.properties:
+            wanted.pop(LOCK_PROVIDER, None)
+        update_properties(fresh.storage, wanted, () if wanted else (MODE, LOCK_PROVIDER))
+    return fresh.reload()
+
+
+def lock_after_downgrade(client: MetaClient) -> dict[str, str]:
+    """The properties by which real Hudi, which writes the lower version, takes the lock of several writers."""
+    mode, lock = table_mode(client.config), shared_lock(client.storage, TableVersion.NINE)
+    stated = client.config.properties.get(LOCK_PROVIDER, HUDI_LOCKS[LockKind.STORAGE])
+    return mode_properties(mode, lock) if stated == HUDI_LOCKS[LockKind.STORAGE] else {}
+
+
+def _is_news(config: TableConfig, control: Control) -> bool:
+    return require_mode(config, control) is not table_mode(config)
+
+
+def _asked(table: Concurrency, control: Control) -> Concurrency | None:
+    if control.among_others and not table.has_others:
+        return control.options.concurrency or Concurrency.OPTIMISTIC
+    return control.options.concurrency
+
+
+def _options(base: Control, given: Mapping[str, str]) -> TxnOptions:
+    return TxnOptions.from_properties({**base.options.to_properties(), **given})
+
+
+def _lock_settings(options: TxnOptions) -> tuple[object, ...]:
+    return options.lock_provider, options.lock_wait_ms, options.lock_validity_s, options.lock_renew_s
+
+
+def _require_lock(stated: str, options: TxnOptions) -> None:
+    """A lock that others do not take keeps nobody apart."""
+    if _DECLARED["lock_provider"].read({LOCK_PROVIDER: stated}) is not options.lock_provider:
+        raise InvalidRequest(
+            f"the writers of the table are kept apart by {stated}, not by {options.lock_provider}",
+            hint=f"Leave {LOCK_PROVIDER} out: the table knows it.",
+        )
+
+
+def _require_ordering(config: TableConfig, mode: Concurrency) -> None:
+    if mode is Concurrency.NON_BLOCKING and not config.ordering_fields:
+        raise InvalidRequest(
+            "writers that do not wait for each other need an ordering field, by which the later row is known",
+            hint=f"Use {Concurrency.OPTIMISTIC}, or make the table with ordering=...",
+        )
+
+
+def _refuse_running(client: MetaClient, control: Control) -> None:
+    """Under the lock: no heartbeat that is fresh. Whoever begins later sees the new mode."""
+    beats = [info for info in client.storage.list(HEARTBEAT_DIR) if is_instant_time(info.name)]
+    now = control.store_clock(client.storage).now_ms() if beats else 0
+    running = [beat.name for beat in beats if now - beat.modified_ms <= control.options.heartbeat_expiry_ms]
+    if running:
+        raise ConflictError(
+            f"{running[0]} is under way, begun by a writer that counts on others",
+            hint="Let it finish, or let its heartbeat run out; then try again.",
+        )
