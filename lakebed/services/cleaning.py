@@ -13,10 +13,12 @@ savepoints that come in between see that the clean is pending and keep away from
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from lakebed.config.upkeep_options import CleanOptions, CleanPolicy
 from lakebed.errors import ConflictError, CorruptTable
 from lakebed.model.actions import CleanMetadata, CleanPartition, CleanPlan, CommitMetadata, InstantRef
+from lakebed.model.files import FileGroup, FileSlice
 from lakebed.model.instant import Action, Instant
 from lakebed.services.cleaning_policy import Expendable, Retention, expendable, retention
 from lakebed.services.plan_inputs import silent_logs
@@ -154,17 +156,25 @@ def _reserved_since(client: MetaClient, clean: Instant, plan: CleanPlan) -> froz
 
 
 def _counting(client: MetaClient, plan: CleanPlan) -> frozenset[File]:
-    """The files of a plan that the newest state counts: the table was set back, and they are needed again.
+    """The files of a plan's partitions that the newest state counts: the table was set back, and needs them again.
 
     Logs that say nothing, for a log compaction stands for them, are what a clean takes of the newest slices.
     """
     view = FileSystemView.of(client)
-    return frozenset(
-        (partition, name)
-        for partition in plan.files
-        for piece in view.slices(partition)
-        for name in {file.name for file in piece.files} - silent_logs(client, piece)
-    )
+    found: set[File] = set()
+    for partition in plan.files:
+        for group in view.file_groups(partition):
+            if group.replaced_at is None:
+                piece = _newest(group)
+                found.update((partition, name) for name in {f.name for f in piece.files} - silent_logs(client, piece))
+    return frozenset(found)
+
+
+def _newest(group: FileGroup) -> FileSlice:
+    """The slice that a snapshot reads: the newest base file and all logs from there on, whatever is planned."""
+    with_base = [place for place, piece in enumerate(group.slices) if piece.base_file is not None]
+    pieces = group.slices[with_base[-1] if with_base else 0 :]
+    return replace(pieces[0], log_files=tuple(log for piece in pieces for log in piece.log_files))
 
 
 def _split(partition: str, plan: CleanPlan, kept: Collection[File]) -> CleanPartition:

@@ -51,7 +51,7 @@ def test_a_result_of_a_result_that_is_gone_stands_where_its_originals_stood() ->
 
 
 def test_shared_logs_keep_the_order_of_their_blocks() -> None:
-    """Tables from before version 8: a log bears the instant of its base file, and writes of any instant append to it."""
+    """Tables from before version 8: a log bears the instant of its base file, and later writes append to it."""
     shared = file("1", data("2"), data("4"), data("3"), data("5"))
     assert order(shared) == ["2", "4", "3", "5"]
     merged = file("1", compacted("6", "2", "4"), version=2)
