@@ -8,10 +8,9 @@
       - repeated                two tries of one task left the same block (old tables, BLOCK_IDENTIFIER)
       - log-compacted           blocks of instants that a counting compacted block covers, directly or through another,
                                 and compacted blocks all of whose originals a later one covers
-      = what is left; a compacted block stands where the newest instant it covers stood
+      = what is left, in fold order: by the requested time at which a block stands (datafile/fold_order)
 
-The last rule is what keeps an answer the same before and after a log compaction: by its own, later instant a compacted
-block would win over writes that came in between. A compacted block that does not count itself hides nothing.
+A compacted block that does not count itself hides nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lakebed.datafile.fold_order import fold_order
 from lakebed.errors import CorruptTable, UnsupportedFormat
 from lakebed.format.log_block import BlockKind, LogBlock
 from lakebed.model.files import LogFile
@@ -91,6 +91,8 @@ class LogScan:
 
     runs: tuple[LogRun, ...]
     dropped: tuple[Dropped, ...]
+    covered: frozenset[str] = frozenset()
+    """The instants that compacted runs stand for: a log of theirs says nothing here, and may be gone."""
 
     @property
     def corrupt(self) -> tuple[LogBlock, ...]:
@@ -134,7 +136,14 @@ def scan_slice(
     dropped: list[Dropped] = []
     live = _live_blocks(placed, is_committed, dropped)
     live = _drop(live, _repeated([block for _, block in live]), Why.REPEATED, dropped)
-    return LogScan(_runs(live, base_instant_time, dropped), tuple(dropped))
+    order = fold_order([block for _, block in live], base_instant_time)
+    _drop(live, set(order.superseded), Why.COMPACTED, dropped)
+    _drop(live, set(order.in_base), Why.IN_BASE, dropped)
+    runs = tuple(
+        LogRun(live[one.index][1], rank, live[one.index][1].instant_time, one.stands_at)
+        for rank, one in enumerate(order.standing)
+    )
+    return LogScan(runs, tuple(dropped), order.covered)
 
 
 _Placed = tuple[int, LogBlock]  # a block and its place in the slice
@@ -213,95 +222,3 @@ def _attempt(block: LogBlock) -> tuple[int, int] | None:
     if comma and attempt.isascii() and attempt.isdigit() and sequence.isascii() and sequence.isdigit():
         return int(attempt[:18]), int(sequence[:18])
     return None
-
-
-def _runs(live: Sequence[_Placed], base_instant_time: str | None, dropped: list[Dropped]) -> tuple[LogRun, ...]:
-    """The blocks that no compacted block covers, compacted ones at their place."""
-    covers = _covers([block for _, block in live])
-    covered = set().union(*covers.values(), _superseded(covers)) if covers else set()
-    last_place: dict[str, int] = {}
-    for place, block in live:
-        if block.instant_time not in covers:
-            last_place[block.instant_time] = place
-    standing: list[tuple[tuple[int, int, int], LogBlock, str]] = []
-    gone: dict[int, Why] = {}
-    for index, (place, block) in enumerate(live):
-        instant = block.instant_time
-        if instant in covered:
-            gone[index] = Why.COMPACTED
-        elif instant not in covers:
-            standing.append(((place, 0, place), block, instant))
-        else:
-            originals = sorted(_originals(covers, instant))
-            if base_instant_time is not None and _is_in_base(originals, last_place, base_instant_time):
-                gone[index] = Why.IN_BASE
-                continue
-            standing.append(((_place_of(originals, last_place), 1, place), block, originals[-1]))
-    for why in (Why.COMPACTED, Why.IN_BASE):
-        _drop(live, {index for index, reason in gone.items() if reason is why}, why, dropped)
-    standing.sort(key=lambda item: item[0])
-    return tuple(
-        LogRun(block, rank, block.instant_time, stands_at) for rank, (_, block, stands_at) in enumerate(standing)
-    )
-
-
-def _covers(blocks: Sequence[LogBlock]) -> dict[str, set[str]]:
-    """Per log-compaction instant, all instants it stands for; a compaction of compactions inherits theirs.
-
-    Only the first block of a log compaction need carry the list, so it holds for all blocks of the instant.
-    """
-    covers: dict[str, set[str]] = {}
-    for block in blocks:
-        times = block.compacted_times
-        if times:
-            if max(times) >= block.instant_time:
-                what = f"a log compaction at {block.instant_time} claims to cover {max(times)}, which is not older"
-                raise CorruptTable(what, file=block.file, offset=block.offset)
-            covers.setdefault(block.instant_time, set()).update(times)
-    for instant in sorted(covers):  # an instant covers older ones only, so those are complete by now
-        for time in tuple(covers[instant]):
-            covers[instant] |= covers.get(time, set())
-    return covers
-
-
-def _originals(covers: Mapping[str, set[str]], instant: str) -> set[str]:
-    """What a log compaction covers, other log compactions looked through as far as their blocks are here."""
-    return (covers[instant] - covers.keys()) or covers[instant]
-
-
-def _superseded(covers: Mapping[str, set[str]]) -> set[str]:
-    """Log compactions all of whose originals a later one covers: it need not name them, only what they stood for."""
-    return {
-        older
-        for older in covers
-        if any(newer > older and _originals(covers, older) <= covers[newer] for newer in covers)
-    }
-
-
-def covered_by(blocks: Sequence[LogBlock], instants: Iterable[str]) -> tuple[str, ...]:
-    """The writes that the blocks of some instants stand for, oldest first: log compactions by what they merged.
-
-    A list of originals stays right when the compacted logs in between are cleaned away.
-    """
-    covers = _covers(blocks)
-    found: set[str] = set()
-    for instant in instants:
-        found |= _originals(covers, instant) if instant in covers else {instant}
-    return tuple(sorted(found))
-
-
-def _place_of(originals: Sequence[str], last_place: Mapping[str, int]) -> int:
-    """The place of the newest covered instant, or where it would be when its blocks are gone."""
-    newest = originals[-1]
-    if newest in last_place:
-        return last_place[newest]
-    return max((place for instant, place in last_place.items() if instant <= newest), default=-1)
-
-
-def _is_in_base(originals: Sequence[str], last_place: Mapping[str, int], base_instant_time: str) -> bool:
-    """Whether a compaction that ran meanwhile took all covered blocks into the base file.
-
-    The covered blocks then belong to the slice before, and the compacted one, which completed after the compaction
-    began, was left in this slice alone: it says nothing that the base file does not say, and may say it in older words.
-    """
-    return originals[-1] < base_instant_time and not any(instant in last_place for instant in originals)

@@ -26,6 +26,7 @@ from lakebed.errors import CorruptTable
 from lakebed.merge.runs import Run
 from lakebed.merge.table_shape import TableShape
 from lakebed.model.files import FileSlice
+from lakebed.model.instant import comparable
 from lakebed.model.internal_schema import renames
 from lakebed.model.key_range import KeyRange
 from lakebed.model.predicate import Predicate
@@ -74,7 +75,7 @@ class SliceRuns:
         footers = {} if footers is None else footers
         scanned = self.scan(piece, footers).runs
         base = piece.base_file
-        late = base is not None and any(run.stands_at < base.instant_time for run in scanned)
+        late = base is not None and any(comparable(run.stands_at) < comparable(base.instant_time) for run in scanned)
         columns = self.columns([*wanted.names, *([] if bare else self._rule_columns(ties_by_commit=late))])
         found: list[Run] = []
         if base is not None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lakebed.model.instant import comparable
+
 
 class LogKind(StrEnum):
     """What a log file's *name* says it holds (the middle extension of a native log)."""
@@ -70,7 +72,7 @@ class LogFile:
     @property
     def order(self) -> tuple[str, int, str, str]:
         """Where the file stands in its slice: by begin, version, token and kind (data before its deletes)."""
-        return (self.instant_time, self.version, self.write_token, _KIND_ORDER[self.kind])
+        return (comparable(self.instant_time), self.version, self.write_token, _KIND_ORDER[self.kind])
 
 
 _KIND_ORDER = {LogKind.LOG: "0", LogKind.DELETES: "1", LogKind.CDC: "2"}

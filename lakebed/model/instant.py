@@ -1,6 +1,7 @@
 """Instants: one action on the timeline, in one state.
 
-Times are the 17-digit strings of the format (`yyyyMMddHHmmssSSS`) and compare as text. A completed compaction appears
+Times are the 17-digit strings of the format (`yyyyMMddHHmmssSSS`) and compare as text; old tables hold 14 digits
+(seconds), which are compared as if `999` stood behind them (`comparable`). A completed compaction appears
 on the timeline as a `commit`, a log compaction as a `deltacommit`, clustering as a `replacecommit`: the action of an
 `Instant` is the word in its file name, which is what readers see.
 """
@@ -9,6 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+INSTANT_LENGTH = 17
+LEGACY_LENGTH = 14
+_MS_DIGITS = 3
 
 
 class Action(StrEnum):
@@ -74,3 +79,10 @@ class Instant:
     def __str__(self) -> str:
         done = f"_{self.completion_time}" if self.completion_time else ""
         return f"{self.requested_time}{done}.{self.action}.{self.state}"
+
+
+def comparable(instant_time: str) -> str:
+    """The 17 digits by which an instant time is ordered: 14-digit times count as the end of their second."""
+    if len(instant_time) == INSTANT_LENGTH:
+        return instant_time
+    return instant_time + "9" * _MS_DIGITS if len(instant_time) == LEGACY_LENGTH else instant_time[:INSTANT_LENGTH]

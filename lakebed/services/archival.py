@@ -6,9 +6,10 @@
                        ->  merge and sweep files of the history
 
 A file counts as committed once its begin is older than the active timeline, which is why nothing may be left that its
-commit does not name. Between the flush and the last deletion some actions are in both timelines, which count as one; a
-round that died there is finished by the next, which only deletes what the history has already. The order of deletion
-never makes a completed action look pending.
+commit does not name; where a plan of another program holds such a file, archiving stops before it. Between the flush
+and the last deletion some actions are in both timelines, which count as one; a round that died there is finished by the
+next, which only deletes what the history has already. The order of deletion never makes a completed action look
+pending.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from lakebed.model.files import BaseFile, FileGroupId, LogFile
 from lakebed.model.instant import Action, Instant
 from lakebed.runner import LocalRunner
 from lakebed.services.archival_policy import Files, Round, choose_round
+from lakebed.services.reserved import Reserved
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.history import History
 from lakebed.timeline.history_columns import BODIES_SCHEMA, instants_of
@@ -43,10 +45,10 @@ def archive(client: MetaClient, control: Control, options: ArchiveOptions) -> tu
     with control.lock.hold() as lease:
         fresh = client.reload()
         left = _archived_already(fresh)
-        chosen = choose_round(fresh, options, files)
+        chosen, unnamed = _choose(fresh, options, files)
         if chosen is not None:
             lease.confirm()
-            delete_all(fresh.storage, list(_unnamed(fresh, chosen, files)))
+            delete_all(fresh.storage, unnamed)
         history = fresh.history
         new = [i for i in chosen.instants if i not in left] if chosen is not None else []
         if new:
@@ -62,6 +64,19 @@ def archive(client: MetaClient, control: Control, options: ArchiveOptions) -> tu
     return tuple(gone)
 
 
+def _choose(client: MetaClient, options: ArchiveOptions, files: Files) -> tuple[Round | None, list[str]]:
+    """What is archived, and the files that go before it is; up to a file that must go and that a plan names."""
+    held = Reserved.of(client).held()
+    stays: set[str] = set()
+    while chosen := choose_round(client, options, files, stays):
+        unnamed = list(_unnamed(client, chosen, files))
+        kept = {file.instant_time for file in unnamed if (file.file_group.partition_path, file.name) in held}
+        if not kept:
+            return chosen, [file.path for file in unnamed]
+        stays |= kept
+    return None, []
+
+
 def _data_files(client: MetaClient) -> Files:
     lister = StorageLister(client.storage)
     found: dict[FileGroupId, list[BaseFile | LogFile]] = {}
@@ -71,7 +86,7 @@ def _data_files(client: MetaClient) -> Files:
     return found
 
 
-def _unnamed(client: MetaClient, chosen: Round, files: Files) -> Iterator[str]:
+def _unnamed(client: MetaClient, chosen: Round, files: Files) -> Iterator[BaseFile | LogFile]:
     """Files that would begin to count when their begin leaves the active timeline, and no commit names them."""
     commits = TimelineCommits(client)
     reported = {info.path for infos in commits.written().values() for info in infos}  # tables of old append to old logs
@@ -81,9 +96,9 @@ def _unnamed(client: MetaClient, chosen: Round, files: Files) -> Iterator[str]:
             continue
         if client.timeline.completed_write(begin) is not None:
             if not commits.is_named(file):
-                yield file.path
+                yield file
         elif not client.timeline.at(begin) and not any(i.action.adds_files for i in client.history.find(begin)):
-            yield file.path
+            yield file
 
 
 def _rows(client: MetaClient, instants: list[Instant]) -> pa.Table:

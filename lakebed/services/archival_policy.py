@@ -43,13 +43,21 @@ def is_archive_due(client: MetaClient, options: ArchiveOptions) -> bool:
     return len(client.completed_writes()) > options.max_commits
 
 
-def choose_round(client: MetaClient, options: ArchiveOptions, files: Files) -> Round | None:
-    """The actions to archive, oldest first; None when there are none. `files` are the data files on storage."""
+def choose_round(client: MetaClient, options: ArchiveOptions, files: Files, held: Collection[str] = ()) -> Round | None:
+    """The actions to archive, oldest first; None when there are none. `files` are the data files on storage.
+
+    `held` are begins of which a file cannot be deleted now that must not count later.
+    """
     writes = client.completed_writes()
     if len(writes) <= options.max_commits:
         return None
     saved = {i.requested_time for i in client.timeline.of_actions(Action.SAVEPOINT) if i.is_completed}
-    limit = min(_EVER, *_limits(client), *(() if options.beyond_savepoint else _for_restores(writes, saved)))
+    limit = min(
+        _EVER,
+        *map(comparable, held),
+        *_limits(client),
+        *(() if options.beyond_savepoint else _for_restores(writes, saved)),
+    )
     excess = [w for w in writes[: len(writes) - options.min_commits] if w.requested_time not in saved]
     chosen: list[Instant] = []
     for write in excess:

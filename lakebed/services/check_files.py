@@ -126,7 +126,7 @@ def _cleaned(client: MetaClient) -> set[str]:
     for instant in client.timeline.of_actions(Action.CLEAN):
         plan = client.plan(instant)
         body = client.body(instant) if instant.is_completed else None
-        if isinstance(plan, CleanPlan):
+        if isinstance(plan, CleanPlan) and not isinstance(body, CleanMetadata):
             found.update(joined(partition, _name(path)) for partition, paths in plan.files.items() for path in paths)
         if isinstance(body, CleanMetadata):
             for partition, done in body.partitions.items():

@@ -1,23 +1,28 @@
 """Removing files that no current slice needs, as a `clean` on the timeline.
 
     plan   <b>.clean.requested    every file, by name
-    run    delete, then publish what was deleted
+    run    under the lock: what others reserved since stays  ─►  delete  ─►  publish what was deleted, and what was not
 
 Deleting again what is gone is fine, so a clean that died is simply run again. Times before `earliest_to_retain` can no
 longer be travelled to, and readers of any kind find that on the timeline. What may go is decided from a listing made
 without the lock: a file that no state needs is never needed again, unless the table is set back. Under the lock only
-that is looked at anew, and what savepoints and plans name.
+that is looked at anew, and what is reserved (services/reserved), when planning and once more when running: plans and
+savepoints that come in between see that the clean is pending and keep away from its files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from lakebed.config.upkeep_options import CleanOptions, CleanPolicy
 from lakebed.errors import ConflictError, CorruptTable
 from lakebed.model.actions import CleanMetadata, CleanPartition, CleanPlan, CommitMetadata, InstantRef
+from lakebed.model.files import FileGroup, FileSlice
 from lakebed.model.instant import Action, Instant
-from lakebed.services.cleaning_policy import Expendable, Retention, expendable, protected_files, retention
+from lakebed.services.cleaning_policy import Expendable, Retention, expendable, retention
+from lakebed.services.plan_inputs import silent_logs
+from lakebed.services.reserved import File, Reserved
 from lakebed.storage.storage import joined
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import EARLIEST_KEY, MetaClient
@@ -78,7 +83,7 @@ def plan_clean(
     chosen = _touched_since_last(client, options, keep) if incremental else None
     partitions = view.partitions() if chosen is None else chosen
     found = [file for partition in partitions for file in expendable(client, view, partition, keep)]
-    if not _unprotected(client, found):
+    if not _unreserved(client, found):
         return None
     known = {instant.requested_time for instant in client.completed_writes()}
 
@@ -87,7 +92,7 @@ def plan_clean(
             return None  # archived, or undone: then what was found is not certain any more
         if fresh.timeline.pending.of_actions(Action.RESTORE).instants:
             return None
-        files = _unprotected(fresh, found)
+        files = _unreserved(fresh, found)
         return _plan(fresh, begin, options.policy, keep, files) if files else None
 
     return schedule(client, Action.CLEAN, plan, control)
@@ -101,23 +106,30 @@ def remove_files(
         return None
     earliest = InstantRef(retain.requested_time, str(retain.action), "COMPLETED")
 
-    def plan(fresh: MetaClient, begin: str) -> CleanPlan:
+    def plan(fresh: MetaClient, begin: str) -> CleanPlan | None:
+        held = Reserved.of(fresh).held()
+        free = {p: [name for name in names if (p, _name(name)) not in held] for p, names in files.items()}
+        if not any(free.values()):
+            return None
         extra = {EARLIEST_KEY: retain.requested_time}
-        return CleanPlan(POLICY, earliest, _last_write(fresh, begin), _paths(fresh, files), extra=extra)
+        return CleanPlan(POLICY, earliest, _last_write(fresh, begin), _paths(fresh, free), extra=extra)
 
     planned = schedule(client, Action.CLEAN, plan, control)
     return None if planned is None else run_clean(client, planned, control)
 
 
 def run_clean(client: MetaClient, planned: Instant, control: Control) -> Instant:
-    """Carry out a clean that is on the timeline."""
+    """Carry out a clean that is on the timeline. Files that were reserved since it was planned are left."""
     with Transaction.resume(client, planned, control) as txn:
         started = control.clock.now_ms()
         plan = txn.snapshot.plan(txn.instant)
         if not isinstance(plan, CleanPlan):
             raise CorruptTable("a clean without a plan", file=txn.snapshot.active.path(planned))
-        names = {partition: tuple(map(_name, files)) for partition, files in plan.files.items()}
-        paths = [joined(partition, name) for partition, found in names.items() for name in found]
+        with control.lock.hold() as lease:
+            kept = _reserved_since(txn.snapshot.reload(), txn.instant, plan)
+            lease.confirm()
+        done = [_split(partition, plan, kept) for partition in plan.files]
+        paths = [joined(one.partition_path, name) for one in done for name in one.deleted]
         delete_all(txn.snapshot.storage, paths)
         body = CleanMetadata(
             start_time=txn.begin_time,
@@ -125,12 +137,52 @@ def run_clean(client: MetaClient, planned: Instant, control: Control) -> Instant
             total_files_deleted=len(paths),
             earliest_to_retain=plan.earliest_to_retain.time if plan.earliest_to_retain else "",
             last_completed=plan.last_completed,
-            partitions={
-                partition: CleanPartition(partition, plan.policy, found, found) for partition, found in names.items()
-            },
+            partitions={one.partition_path: one for one in done},
             extra=plan.extra,
         )
         return txn.commit(body)
+
+
+def _reserved_since(client: MetaClient, clean: Instant, plan: CleanPlan) -> frozenset[File]:
+    """Under the lock: the files that a clean must leave, whatever was known when it was planned."""
+    restore = client.timeline.pending.of_actions(Action.RESTORE).last
+    if restore is not None:
+        raise ConflictError(f"{restore} is under way", hint="Finish it with t.services.restore(), then clean.")
+    held = frozenset(Reserved.of(client).held())
+    set_back = client.timeline.of_actions(Action.RESTORE, Action.ROLLBACK)
+    if any(comparable(one.requested_time) > comparable(clean.requested_time) for one in set_back):
+        held |= _counting(client, plan)
+    return held
+
+
+def _counting(client: MetaClient, plan: CleanPlan) -> frozenset[File]:
+    """The files of a plan's partitions that the newest state counts: the table was set back, and needs them again.
+
+    Logs that say nothing, for a log compaction stands for them, are what a clean takes of the newest slices.
+    """
+    view = FileSystemView.of(client)
+    found: set[File] = set()
+    for partition in plan.files:
+        for group in view.file_groups(partition):
+            if group.replaced_at is None:
+                piece = _newest(group)
+                found.update((partition, name) for name in {f.name for f in piece.files} - silent_logs(client, piece))
+    return frozenset(found)
+
+
+def _newest(group: FileGroup) -> FileSlice:
+    """The slice that a snapshot reads: the newest base file and all logs from there on, whatever is planned."""
+    with_base = [place for place, piece in enumerate(group.slices) if piece.base_file is not None]
+    pieces = group.slices[with_base[-1] if with_base else 0 :]
+    return replace(pieces[0], log_files=tuple(log for piece in pieces for log in piece.log_files))
+
+
+def _split(partition: str, plan: CleanPlan, kept: Collection[File]) -> CleanPartition:
+    """What is deleted in a partition and what is left; only the former must be among the patterns of a report."""
+    names = tuple(map(_name, plan.files[partition]))
+    deleted = tuple(name for name in names if (partition, name) not in kept)
+    left = tuple(name for name in names if (partition, name) in kept)
+    return CleanPartition(partition, plan.policy, deleted, deleted, left)
 
 
 def _plan(
@@ -209,9 +261,11 @@ def _superseding(commit: CommitMetadata) -> set[str]:
     return replaced | rewritten
 
 
-def _unprotected(client: MetaClient, found: Iterable[Expendable]) -> list[Expendable]:
-    safe = protected_files(client)
-    return [file for file in found if (file.partition_path, file.name) not in safe]
+def _unreserved(client: MetaClient, found: Iterable[Expendable]) -> list[Expendable]:
+    """The files that nobody needs and no other clean is about to take."""
+    reserved = Reserved.of(client)
+    taken = {*reserved.held(), *reserved.leaving}
+    return [file for file in found if (file.partition_path, file.name) not in taken]
 
 
 def _paths(client: MetaClient, files: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

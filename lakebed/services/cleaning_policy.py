@@ -6,19 +6,21 @@
                                     ^ earliest write to retain: whatever was needed until before it completed may go
 
 So every state from just before the earliest retained write on stays whole, and a write that is under way keeps the
-state it began with. Files that a savepoint, or the plan of a pending compaction, log compaction or clustering names are
-never taken. What no reader counts goes at once: files of attempts that lost, and of writes that were undone. Logs that
-a log compaction covers go before their slice does; not those which are results of one themselves, for their headers
-still say at whose place the next result stands.
+state it began with. Files that others reserved are never taken (services/reserved). What no reader counts goes at
+once: files of attempts that lost, and of writes that were undone. Logs that a log compaction covers go before their
+slice does, results of earlier ones among them, if the covering log's own header says all that they do: those made here
+name the original writes, those of Hudi may name another result, whose header is then the only one to name these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.config.upkeep_options import CleanOptions, CleanPolicy
-from lakebed.model.files import FileGroup, FileGroupId, FileSlice
+from lakebed.datafile.log_file import open_log_file
+from lakebed.format.log_block import BlockKind, LogBlock
+from lakebed.model.files import FileGroup, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import Action, Instant
 from lakebed.timeline.clock import comparable, instant_time_before
 from lakebed.timeline.meta_client import MetaClient
@@ -70,32 +72,15 @@ def retention(client: MetaClient, options: CleanOptions, now_ms: int) -> Retenti
     return Retention(_done(earliest), earliest)
 
 
-def protected_files(client: MetaClient) -> frozenset[tuple[str, str]]:
-    """The files that must stay whatever the policy says, as partition and name."""
-    found: set[tuple[str, str]] = set()
-    for _, savepoint in client.savepoints():
-        found.update((partition, _name(file)) for partition, files in savepoint.files.items() for file in files)
-    for _, plan in client.pending_compactions():
-        for operation in plan.operations:
-            files = (*((operation.base_file,) if operation.base_file else ()), *operation.log_files)
-            found.update((operation.partition_path, _name(file)) for file in files)
-    for _, replace in client.pending_clusterings():
-        for group in replace.clustering.groups if replace.clustering else ():
-            for piece in group.slices:
-                files = (*((piece.base_file,) if piece.base_file else ()), *piece.log_files)
-                found.update((piece.partition_path, _name(file)) for file in files)
-    return frozenset(found)
-
-
 def expendable(client: MetaClient, view: FileSystemView, partition: str, keep: Retention) -> Iterator[Expendable]:
-    """The files of a partition that nothing needs, protected ones included."""
+    """The files of a partition that nothing needs, reserved ones included."""
     covered = _log_compacted(client, keep.limit)
     for group in view.file_groups(partition):
         for piece, until in _until(group, view):
             if until is not None and until < keep.limit and not _is_kept(group, piece, keep):
                 yield from (Expendable(partition, file.name, until) for file in piece.files)
             elif covered:
-                yield from _covered_logs(piece, covered)
+                yield from _covered_logs(client, piece, covered)
     yield from _never_counted(client, view, partition)
 
 
@@ -120,14 +105,17 @@ def _is_kept(group: FileGroup, piece: FileSlice, keep: Retention) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Covered:
-    """What covers a log: the newest begin that its compaction covers, and when that was complete."""
+    """What covers a log: the compaction, the newest begin that it covers, and when it was complete."""
 
+    by: str
     newest: str
     until: str
+    doubtful: bool
+    """Whether only headers tell that the log may go: it may be the result of a log compaction, or of several writes."""
 
 
 def _log_compacted(client: MetaClient, limit: str) -> dict[tuple[FileGroupId, str], _Covered]:
-    """Logs that a log compaction covers which completed before the limit, results of others left out."""
+    """Logs that a log compaction covers which completed before the limit."""
     found: dict[tuple[FileGroupId, str], _Covered] = {}
     compactions = client.log_compactions()
     results = {instant.requested_time for instant, _ in compactions}
@@ -139,12 +127,15 @@ def _log_compacted(client: MetaClient, limit: str) -> dict[tuple[FileGroupId, st
             logs = {_name(path): begin_of(_name(path)) for path in operation.log_files}
             newest = max((comparable(begin) for begin in logs.values() if begin), default="")
             for name, begin in logs.items():
-                if begin and begin not in results:
-                    found[(group, name)] = _Covered(newest, _done(instant))
+                if begin:
+                    doubtful = begin in results or client.is_before_timeline(begin) or client.config.has_shared_logs
+                    found[(group, name)] = _Covered(instant.requested_time, newest, _done(instant), doubtful)
     return found
 
 
-def _covered_logs(piece: FileSlice, covered: Mapping[tuple[FileGroupId, str], _Covered]) -> Iterator[Expendable]:
+def _covered_logs(
+    client: MetaClient, piece: FileSlice, covered: Mapping[tuple[FileGroupId, str], _Covered]
+) -> Iterator[Expendable]:
     """Logs of a slice that is needed which its log compactions replaced.
 
     Where all that was covered began before the base file did, the covered logs are what tells a reader that the base
@@ -152,8 +143,25 @@ def _covered_logs(piece: FileSlice, covered: Mapping[tuple[FileGroupId, str], _C
     """
     for log in piece.log_files:
         by = covered.get((piece.file_group, log.name))
-        if by is not None and (piece.base_file is None or by.newest > comparable(piece.base_file.instant_time)):
+        if by is None or (piece.base_file is not None and by.newest <= comparable(piece.base_file.instant_time)):
+            continue
+        if not by.doubtful or _says_no_more(client, log, [one for one in piece.log_files if one.instant_time == by.by]):
             yield Expendable(piece.file_group.partition_path, log.name, by.until)
+
+
+def _says_no_more(client: MetaClient, log: LogFile, covering: Sequence[LogFile]) -> bool:
+    """Whether the header of the covering log names every write of a log, and none of them is a compaction itself."""
+    named = {time for one in covering for block in _blocks(client, one) for time in block.compacted_times}
+    return all(
+        set(block.compacted_times) <= named and block.instant_time not in named
+        if block.compacted_times
+        else block.instant_time in named or not (block.kind.is_data or block.kind is BlockKind.DELETE)
+        for block in _blocks(client, log)
+    )
+
+
+def _blocks(client: MetaClient, log: LogFile) -> tuple[LogBlock, ...]:
+    return open_log_file(client.storage, log).blocks
 
 
 def _never_counted(client: MetaClient, view: FileSystemView, partition: str) -> Iterator[Expendable]:

@@ -18,6 +18,7 @@ from lakebed.runner import Runner
 from lakebed.services.clustering_choice import TARGET_SIZE
 from lakebed.services.clustering_plan import CHILDREN_KEY, CLUSTER, refuse_unclusterable
 from lakebed.services.clustering_rewrite import RewriteTask, rewriting_of
+from lakebed.services.plan_inputs import changes
 from lakebed.services.resize import Resizing
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
@@ -88,14 +89,14 @@ def _tasks(snapshot: MetaClient, groups: tuple[ClusteringGroup, ...], resizing: 
             taken = resizing.take(group, now)
             if taken is not None:
                 tasks.append(RewriteTask(number, partitions.pop(), *taken))
-        elif now and len(partitions) == 1 and _is_as_planned(group, now):
+        elif now and len(partitions) == 1 and _is_as_planned(snapshot, group, now):
             tasks.append(RewriteTask(number, partitions.pop(), tuple(piece for piece in now if piece is not None)))
     return tasks
 
 
-def _is_as_planned(group: ClusteringGroup, now: list[FileSlice | None]) -> bool:
+def _is_as_planned(snapshot: MetaClient, group: ClusteringGroup, now: list[FileSlice | None]) -> bool:
     for wanted, piece in zip(group.slices, now, strict=True):
         names = {path.rpartition("/")[2] for path in (wanted.base_file, *wanted.log_files) if path}
-        if piece is None or {file.name for file in piece.files} != names:
+        if piece is None or any(changes(snapshot, piece, names)):
             return False
     return True

@@ -7,7 +7,7 @@ their own. What a clustering has left in the same order before is not taken agai
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.config.clustering_options import LAYOUT_STRATEGY, SORT_COLUMNS, ClusteringOptions, PartitionFilter
@@ -20,10 +20,12 @@ from lakebed.model.actions import RequestedReplace
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import Action, Instant
 from lakebed.runner import LocalRunner
+from lakebed.services.reserved import Reserved
 from lakebed.storage.storage import Storage
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
 
+Free = tuple[FileSlice, str | None]
 TARGET_SIZE = "hoodie.clustering.plan.strategy.target.file.max.bytes"
 
 
@@ -76,7 +78,7 @@ def params_of(config: TableConfig, options: ClusteringOptions) -> dict[str, str]
 
 def propose(client: MetaClient, options: ClusteringOptions) -> PlannedClustering:
     """What would be rewritten of the table as it is now, and why not the rest."""
-    busy = busy_groups(client)
+    reserved = Reserved.of(client)
     view = FileSystemView.of(client)
     params = params_of(client.config, options)
     by_key = client.config.layout == LSM_TREE
@@ -84,8 +86,8 @@ def propose(client: MetaClient, options: ClusteringOptions) -> PlannedClustering
     left: dict[FileGroupId, str] = {}
     for partition in chosen_partitions(view.partitions(), options):
         eligible = []
-        for piece in view.slices(partition):
-            reason = busy.get(piece.file_group) or _too_large(piece, options)
+        for piece, taken in free_slices(client, view, partition, reserved):
+            reason = taken or _too_large(piece, options)
             if reason is None:
                 eligible.append(piece)
             else:
@@ -170,16 +172,10 @@ def _nothing_to_gain(
     return None
 
 
-def busy_groups(client: MetaClient) -> dict[FileGroupId, str]:
-    """Groups that other plans speak of."""
-    found: dict[FileGroupId, str] = {}
-    for instant, plan in client.pending_compactions():
-        for operation in plan.operations:
-            group = FileGroupId(operation.partition_path, operation.file_id)
-            found[group] = f"the {instant.action} {instant.requested_time} will take it"
-    for instant, replace in client.pending_clusterings():
-        for planned in replace.clustering.groups if replace.clustering else ():
-            for piece in planned.slices:
-                group = FileGroupId(piece.partition_path, piece.file_id)
-                found[group] = f"the clustering {instant.requested_time} will take it"
-    return found
+def free_slices(client: MetaClient, view: FileSystemView, partition: str, reserved: Reserved) -> Iterator[Free]:
+    """The slices of a partition as a plan may take them, each with the reason why it may not, if there is one."""
+    for piece in view.slices(partition):
+        found, unfit = reserved.plannable(client, piece)
+        for plan in reserved.plans.get(piece.file_group, ()):
+            unfit = f"the {plan.instant.action} {plan.instant.requested_time} will take it"
+        yield found, unfit

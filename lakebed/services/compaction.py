@@ -6,13 +6,14 @@
 
 One task per file group, wherever the runner runs it. A compaction is published as a commit, a log compaction as a delta
 commit. Rows keep the commit time and sequence number of the write that brought them. A run that died is undone and run
-again under the same begin, by whoever comes next. A log compaction whose group a full compaction has taken over since
+again under the same begin, by whoever comes next. Files that a plan names and a clean took do not stop it
+(services/plan_inputs). A log compaction whose group a full compaction has taken over since
 leaves that group out: what it would add is in the next base file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
 from dataclasses import dataclass, replace
 
 from lakebed.config.options import ReadOptions
@@ -22,8 +23,8 @@ from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.format.names import MarkerType, parse_base_file
 from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.table_shape import LSM_TREE, ReadSplit
-from lakebed.model.actions import CommitMetadata, CompactionOperation, CompactionPlan, WriteStat
-from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
+from lakebed.model.actions import CommitMetadata, CompactionPlan, WriteStat
+from lakebed.model.files import FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import Action, Instant
 from lakebed.model.schema import OPERATION as OPERATION_FIELD
 from lakebed.model.schema import without_meta_fields
@@ -32,6 +33,7 @@ from lakebed.runner import LocalRunner, Runner
 from lakebed.services.compaction_plan import full_plan
 from lakebed.services.compaction_strategy import FULL, LOG
 from lakebed.services.log_compaction import MergeLogs
+from lakebed.services.plan_inputs import PlanInputs
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
@@ -67,11 +69,7 @@ def run_compaction(
         plan = txn.snapshot.plan(txn.instant)
         if not isinstance(plan, CompactionPlan):
             raise CorruptTable("a compaction without a plan", file=txn.snapshot.active.path(planned))
-        files = _Files(FileSystemView.of(txn.snapshot))
-        tasks = [
-            _Task(number, operation.kind, files.slice_of(operation), files.logs_of(operation))
-            for number, operation in enumerate(plan.operations)
-        ]
+        tasks = _tasks(txn.snapshot, planned, plan)
         most = max(1, memory // DECENT_SHARE) if isinstance(runner, LocalRunner) else len(tasks)
         lanes = Lanes.of(runner, min(len(tasks), most), memory)
         merging = _merging(txn, options, memory, lanes)
@@ -86,6 +84,24 @@ def run_compaction(
         schema_json = table_schema_json(merging.reader.shape.schema, txn.snapshot.config.name)
         extra = {**carried_schema(txn.snapshot), SCHEMA_KEY: schema_json}
         return txn.commit(CommitMetadata(operation, by_partition, extra, compacted=True))
+
+
+def _tasks(snapshot: MetaClient, planned: Instant, plan: CompactionPlan) -> list[_Task]:
+    """What there is to do of a plan; groups whose files are gone, and which nobody needs, are left out with a word."""
+    files = PlanInputs(snapshot, FileSystemView.of(snapshot))
+    slices = [files.slice_of(operation) for operation in plan.operations]
+    both = [(operation, piece) for operation, piece in zip(plan.operations, slices, strict=True)]
+    left = [FileGroupId(one.partition_path, one.file_id) for one, piece in both if piece is None]
+    if left:
+        what = f"the {planned.action} {planned.requested_time} leaves out {len(left)} file groups, such as {left[0]}"
+        warnings.warn(
+            f"{what}: files that it was to merge are gone, and no state needs them", UserWarning, stacklevel=4
+        )
+    return [
+        _Task(number, one.kind, piece, files.logs_of(one) if one.kind == LOG else ())
+        for number, (one, piece) in enumerate(both)
+        if piece is not None
+    ]
 
 
 def _overtaken(txn: Transaction) -> frozenset[FileGroupId]:
@@ -127,44 +143,6 @@ def _merging(txn: Transaction, options: WriteOptions | None, memory: int, lanes:
         bloom_filter="BLOOM" in (config.index_type or ""),
         native_logs=config.version.has_native_logs,
     )
-
-
-class _Files:
-    """The files of a table by name, for plans hold nothing else."""
-
-    def __init__(self, view: FileSystemView) -> None:
-        self._view = view
-        self._known: dict[str, Mapping[FileGroupId, Mapping[str, BaseFile | LogFile]]] = {}
-
-    def slice_of(self, operation: CompactionOperation) -> FileSlice:
-        """The slice that a plan means."""
-        group = FileGroupId(operation.partition_path, operation.file_id)
-        files = self._of(operation.partition_path).get(group, {})
-        names = [*((operation.base_file,) if operation.base_file else ()), *operation.log_files]
-        missing = [name for name in names if name not in files]
-        if missing:
-            raise CorruptTable("a compaction needs a file that is not there", file=missing[0])
-        found = [files[name] for name in names]
-        bases = [file for file in found if isinstance(file, BaseFile)]
-        logs = sorted((file for file in found if isinstance(file, LogFile)), key=lambda log: log.order)
-        base = bases[0] if bases else None
-        return FileSlice(group, operation.base_instant_time or logs[0].instant_time, base, tuple(logs))
-
-    def logs_of(self, operation: CompactionOperation) -> tuple[LogFile, ...]:
-        """All logs of the group, for log compactions; full ones need none but their own."""
-        if operation.kind == FULL:
-            return ()
-        files = self._of(operation.partition_path).get(FileGroupId(operation.partition_path, operation.file_id), {})
-        return tuple(file for file in files.values() if isinstance(file, LogFile))
-
-    def _of(self, partition: str) -> Mapping[FileGroupId, Mapping[str, BaseFile | LogFile]]:
-        if partition not in self._known:
-            groups: dict[FileGroupId, dict[str, BaseFile | LogFile]] = {}
-            for group in self._view.file_groups(partition):
-                mine = groups.setdefault(group.id, {})
-                mine.update((file.name, file) for piece in group.slices for file in piece.files)
-            self._known[partition] = groups
-        return self._known[partition]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@
 
 A group is left out of full compactions while another one or a clustering is planned for it, and out of log compactions
 while another log compaction or a clustering is. Logs that completed after a compaction was planned belong to the next
-slice, and may be merged among themselves meanwhile.
+slice, and may be merged among themselves meanwhile. A plan names no file that a pending clean will delete
+(services/reserved): covered logs are left to it, and a group that it takes more of waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -37,6 +38,7 @@ from lakebed.services.compaction_strategy import (
     select,
 )
 from lakebed.services.log_compaction import EXECUTION, live_logs, oldest_pending
+from lakebed.services.reserved import CLUSTER, Planned, Reserved
 from lakebed.timeline.clock import Clock, comparable, instant_time_now, ms_of_instant_time
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
@@ -163,38 +165,40 @@ class Proposal:
 
 def propose(client: MetaClient, strategy: Strategy, options: CompactionOptions, begin: str) -> Proposal:
     """What the strategy makes of the table as it is now."""
-    planned = _Planned.of(client)
+    reserved = Reserved.of(client)
     shape = table_shape(client)
     reader = FileGroupReader(client.storage, shape, ReadOptions(), shape.schema)
     pending = oldest_pending(client, begin) if strategy is not Strategy.FULL else None
     blocked = why_not_among_logs([], shape.rule)
     if not client.config.version.has_native_logs and pending is not None:
         blocked = blocked or f"the write {pending} is under way"
+    unfit: dict[FileGroupId, str | None] = {}
+    pieces: list[FileSlice] = []
+    for piece in _slices_with_logs(client):
+        found, unfit[piece.file_group] = reserved.plannable(client, piece)
+        pieces.append(found)
 
-    def state_of(piece: FileSlice, logs: tuple[LogState, ...]) -> GroupState:
-        base, group = piece.base_file, piece.file_group
+    def state_of(piece: FileSlice, logs: tuple[LogState, ...], planned: _Planned) -> GroupState:
+        base = piece.base_file
         return GroupState(
-            group,
+            piece.file_group,
             base.size if base else 0,
             logs,
             has_base=base is not None,
-            full_blocked=planned.blocks_full(group),
-            log_blocked=planned.blocks_log(group) or blocked,
+            full_blocked=planned.full_blocked,
+            log_blocked=planned.log_blocked or blocked,
             ends_newest=not client.config.version.has_native_logs,
         )
 
     def decided(piece: FileSlice) -> Decision:
-        deltas = _deltas(piece)
-        found = decide(state_of(piece, deltas), strategy, options)
+        deltas, group = _deltas(piece), piece.file_group
+        planned = _Planned.of(reserved.plans.get(group, ()), unfit[group])
+        found = decide(state_of(piece, deltas, planned), strategy, options)
         if strategy is Strategy.FULL or (found.kind is None and len(deltas) < options.log_threshold):
             return found  # names and sizes say it all: among fewer logs there is no more reason to do something
-        group = piece.file_group
-        names, opened = planned.logs.get(group, frozenset()), planned.opened.get(group)
-        logs = live_logs(reader, piece, planned=names, opened=opened, pending=pending)
-        return decide(state_of(piece, logs), strategy, options)
+        logs = live_logs(reader, piece, planned=planned.taken, opened=planned.opened, pending=pending)
+        return decide(state_of(piece, logs, planned), strategy, options)
 
-    view = FileSystemView.of(client)
-    pieces = [piece for partition in view.partitions() for piece in view.slices(partition) if piece.log_files]
     decisions = list(LocalRunner().map(decided, pieces, label="plan"))
     chosen = select(decisions, options)
     taken = {one.group for one in chosen}
@@ -230,55 +234,36 @@ def _deltas(piece: FileSlice) -> tuple[LogState, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """Which groups other plans speak of."""
+    """What other plans mean for the decision on one group."""
 
-    full: frozenset[FileGroupId]
-    log: frozenset[FileGroupId]
-    clustering: frozenset[FileGroupId]
-    logs: dict[FileGroupId, frozenset[str]]
+    full_blocked: str | None
+    log_blocked: str | None
+    taken: frozenset[str]
     """Names of the logs that a full compaction will take."""
-    opened: dict[FileGroupId, str]
+    opened: str | None
     """The begin of the newest full compaction that is planned."""
 
     @classmethod
-    def of(cls, client: MetaClient) -> _Planned:
-        full: dict[FileGroupId, frozenset[str]] = {}
-        opened: dict[FileGroupId, str] = {}
-        log: set[FileGroupId] = set()
-        for instant, plan in client.pending_compactions():
-            for operation in plan.operations:
-                group = FileGroupId(operation.partition_path, operation.file_id)
-                if operation.kind == LOG:
-                    log.add(group)
-                else:
-                    full[group] = full.get(group, frozenset()).union(operation.log_files)
-                    opened[group] = max(opened.get(group, ""), instant.requested_time)
-        clustering = {
-            FileGroupId(piece.partition_path, piece.file_id)
-            for _, plan in client.pending_clusterings()
-            if plan.clustering
-            for group in plan.clustering.groups
-            for piece in group.slices
-        }
-        return cls(frozenset(full), frozenset(log), frozenset(clustering), full, opened)
-
-    def blocks_full(self, group: FileGroupId) -> str | None:
-        if group in self.clustering:
-            return "it is being clustered"
-        return "a compaction is planned for it" if group in self.full else None
-
-    def blocks_log(self, group: FileGroupId) -> str | None:
-        if group in self.clustering:
-            return "it is being clustered"
-        return "a log compaction is planned for it" if group in self.log else None
+    def of(cls, plans: Sequence[Planned], unfit: str | None) -> _Planned:
+        """From the plans that speak of the group, and why it may not be taken whatever they say."""
+        full = [plan for plan in plans if plan.kind == FULL]
+        clustered = "it is being clustered" if any(plan.kind == CLUSTER for plan in plans) else unfit
+        merged = "a log compaction is planned for it" if any(plan.kind == LOG for plan in plans) else None
+        opened = max((plan.instant.requested_time for plan in full), key=comparable, default=None)
+        return cls(
+            clustered or ("a compaction is planned for it" if full else None),
+            clustered or merged,
+            frozenset(name for plan in full for name in plan.files),
+            opened,
+        )
 
 
 # ---------------------------------------------------------------------- from decisions to operations
 def full_plan(client: MetaClient, wanted: Callable[[FileSlice], bool]) -> CompactionPlan | None:
     """A plan to compact the slices that are wanted and have logs; None when there are none."""
-    view = FileSystemView.of(client)
-    pieces = (piece for partition in view.partitions() for piece in view.slices(partition))
-    operations = tuple(_full_operation(piece) for piece in pieces if piece.log_files and wanted(piece))
+    reserved = Reserved.of(client)
+    found = (reserved.plannable(client, piece) for piece in _slices_with_logs(client) if wanted(piece))
+    operations = tuple(_full_operation(piece) for piece, unfit in found if unfit is None and piece.log_files)
     return CompactionPlan(operations, preserve_metadata=True) if operations else None
 
 
@@ -289,6 +274,11 @@ def _operation_of(piece: FileSlice, decision: Decision) -> CompactionOperation:
     chosen = [log for log in piece.log_files if log.name in names]
     taken = sum(log.size for log in chosen)
     return _operation(piece, tuple(log.name for log in chosen), taken, taken, taken, LOG)
+
+
+def _slices_with_logs(client: MetaClient) -> Iterator[FileSlice]:
+    view = FileSystemView.of(client)
+    return (piece for partition in view.partitions() for piece in view.slices(partition) if piece.log_files)
 
 
 def _full_operation(piece: FileSlice) -> CompactionOperation:

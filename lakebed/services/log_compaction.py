@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from lakebed.config.write_options import WriteOptions
+from lakebed.datafile.fold_order import covered_by
 from lakebed.datafile.log_file import open_log_file
-from lakebed.datafile.log_scan import LogRun, covered_by
+from lakebed.datafile.log_scan import LogRun
 from lakebed.datafile.log_writer import LogSpec, LogWriter
 from lakebed.datafile.log_writer_v1 import InlineLogWriter
 from lakebed.datafile.log_writer_v2 import NativeLogWriter

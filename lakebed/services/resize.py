@@ -31,6 +31,7 @@ from lakebed.model.actions import ClusteringGroup, WriteStat
 from lakebed.model.files import FileSlice
 from lakebed.model.schema import RECORD_KEY
 from lakebed.services.clustering_plan import CHILDREN_KEY, PARTITION_KEY, SEQUENCE_KEY
+from lakebed.services.plan_inputs import changes
 from lakebed.timeline.meta_client import MetaClient
 
 
@@ -104,9 +105,12 @@ class Resizing:
         """The slice with the files of the plan; None when it got others that the new buckets do not hold as well."""
         wanted = group.slices[place]
         names = {path.rpartition("/")[2] for path in (wanted.base_file, *wanted.log_files) if path}
-        if piece is None or not names <= {one.name for one in piece.files}:
+        if piece is None:
             return None
-        later = {log.instant_time for log in piece.log_files if log.name not in names}
+        came, gone = changes(self.snapshot, piece, names)
+        if gone:
+            return None
+        later = {log.instant_time for log in piece.log_files if log.name in came}
         twice = {begin for child in children for begin in self._writers(wanted.partition_path, child)}
         if not later <= twice or (piece.base_file is not None and piece.base_file.name not in names):
             return None

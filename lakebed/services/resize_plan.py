@@ -20,7 +20,8 @@ from lakebed.index.consistent import load_hashing
 from lakebed.index.consistent_ring import merge_nodes, split_node
 from lakebed.index.options import IndexOptions
 from lakebed.model.files import FileGroupId, FileSlice
-from lakebed.services.clustering_choice import PlannedClustering, Resize, busy_groups, chosen_partitions
+from lakebed.services.clustering_choice import PlannedClustering, Resize, chosen_partitions, free_slices
+from lakebed.services.reserved import Reserved
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
 
@@ -51,7 +52,7 @@ def is_resizable(properties: Mapping[str, str]) -> bool:
 
 def propose_resize(client: MetaClient, options: ClusteringOptions, properties: Mapping[str, str]) -> PlannedClustering:
     """What would be split and merged of the table as it is now, and why not the rest."""
-    busy = busy_groups(client)
+    reserved = Reserved.of(client)
     plans = [plan.clustering for _, plan in client.pending_clusterings() if plan.clustering is not None]
     resized = {piece.partition_path for plan in plans for group in plan.groups for piece in group.slices}
     view = FileSystemView.of(client)
@@ -59,14 +60,15 @@ def propose_resize(client: MetaClient, options: ClusteringOptions, properties: M
     resizes: list[Resize] = []
     left: dict[FileGroupId, str] = {}
     for partition in chosen_partitions(view.partitions(), options):
-        pieces = {piece.file_group.file_id: piece for piece in view.slices(partition)}
+        free = list(free_slices(client, view, partition, reserved))
+        pieces = {piece.file_group.file_id: piece for piece, _ in free}
+        reasons = {piece.file_group.file_id: taken for piece, taken in free if taken is not None}
         ring = load_hashing(client, partition) if pieces and partition not in resized else None
         if ring is None:
             why = "its partition is being clustered" if partition in resized else "its partition has no ring of buckets"
-            left.update((piece.file_group, busy.get(piece.file_group, why)) for piece in pieces.values())
+            left.update((piece.file_group, reasons.get(file_id, why)) for file_id, piece in pieces.items())
             continue
         sizes = {file_id: piece.size for file_id, piece in pieces.items()}
-        reasons = {group.file_id: why for group, why in busy.items() if group.partition_path == partition}
         changes, stay = resize(ring, sizes, reasons, limits_of(ring, options, properties))
         for change in changes:
             if len(groups) < options.max_groups:

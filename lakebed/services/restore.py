@@ -9,7 +9,8 @@
     rollback   delete the completed file of the newest write, which then looks like one that failed, and undo it
 
 A write is unpublished before any of its files is touched, so every reader sees a state that once was. All steps can be
-done again: a restore that died is finished by the next call, and until then nothing can be committed.
+done again: a restore that died is finished by the next call, and until then nothing can be committed. Cleans that are
+pending are finished before a restore is planned: run later, they would speak of writes that are gone.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from lakebed.model.actions import (
     SavepointMetadata,
 )
 from lakebed.model.instant import Action, Instant, State
+from lakebed.services.cleaning import finish_cleans
 from lakebed.services.savepoint import savepoint_named
 from lakebed.storage.storage import joined
 from lakebed.timeline.active import create_requested
@@ -63,6 +65,8 @@ def restore(client: MetaClient, control: Control, to: str | None = None) -> Inst
         client = client.reload()
         if done is not None and (to is None or _restored_to(client, done) == to):
             return done
+    if finish_cleans(client, control):
+        client = client.reload()
     savepoint, body = savepoint_named(client, to)
     _require_files(client, body)
     with control.lock.hold() as lease:
@@ -70,6 +74,9 @@ def restore(client: MetaClient, control: Control, to: str | None = None) -> Inst
         try:
             control.require_metadata_writer(fresh)
             savepoint, _ = savepoint_named(fresh, savepoint.requested_time)  # it may have been given up meanwhile
+            clean = fresh.timeline.pending.of_actions(Action.CLEAN).last
+            if clean is not None:
+                raise ConflictError(f"{clean} is being run by another writer", hint="Try again when it is done.")
             plan = RestorePlan(_to_undo(fresh, savepoint), savepoint.requested_time)
             lease.confirm()
             data = encode_body(plan, Action.RESTORE, State.REQUESTED)

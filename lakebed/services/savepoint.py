@@ -2,9 +2,9 @@
 
     <b>.savepoint.inflight  ->  <b>_<c>.savepoint      <b> is the begin of the write that is saved
 
-The savepoint lists every file of the slices that a snapshot at that write reads. A clean that was planned while the
-list was made may have taken one of them, so its plans are looked at once more when the savepoint is on the timeline:
-cleans that are planned later see it.
+The savepoint lists every file of the slices that a snapshot at that write reads, but for covered logs that a pending
+clean takes: these say nothing there. A clean that was planned while the list was made may have taken one of them, so
+cleans are looked at once more when the savepoint is on the timeline: those that are planned later see it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from __future__ import annotations
 import getpass
 
 from lakebed.errors import ConflictError, InvalidRequest
-from lakebed.model.actions import CleanPlan, SavepointMetadata
+from lakebed.model.actions import CleanMetadata, SavepointMetadata
 from lakebed.model.instant import Action, Instant, State
+from lakebed.services.reserved import Reserved
+from lakebed.storage.storage import joined
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
@@ -27,9 +29,13 @@ def create_savepoint(client: MetaClient, control: Control, comment: str = "", at
     if client.timeline.find(saved.requested_time, Action.SAVEPOINT) in _completed(client):
         raise InvalidRequest(f"the write {saved.requested_time} has a savepoint already")
     _refuse_cleaned(client, saved)
-    view = FileSystemView.of(client)
+    view, reserved = FileSystemView.of(client), Reserved.of(client)
     files = {
-        partition: tuple(file.name for piece in view.slices(partition, saved.completion_time) for file in piece.files)
+        partition: tuple(
+            file.name
+            for piece in view.slices(partition, saved.completion_time)
+            for file in reserved.plannable(client, piece)[0].files
+        )
         for partition in view.partitions()
     }
     body = SavepointMetadata(
@@ -41,7 +47,9 @@ def create_savepoint(client: MetaClient, control: Control, comment: str = "", at
     if taken is not None:
         delete_savepoint(client.reload(), control, saved.requested_time)
         raise ConflictError(
-            f"a clean is removing files of the write {saved.requested_time}", file=taken, hint="Try again."
+            f"a clean is removing files of the write {saved.requested_time}",
+            file=taken,
+            hint="Finish it with t.services.clean(), then save a write that is still whole.",
         )
     return done
 
@@ -108,14 +116,13 @@ def _refuse_cleaned(client: MetaClient, saved: Instant) -> None:
 
 def _taken_by_a_clean(client: MetaClient, body: SavepointMetadata) -> str | None:
     """A file of the savepoint that a clean on the active timeline takes or took."""
-    saved = {(partition, name) for partition, names in body.files.items() for name in names}
-    for instant in client.timeline.of_actions(Action.CLEAN):
-        plan = client.plan(instant)
-        for partition, paths in plan.files.items() if isinstance(plan, CleanPlan) else ():
-            for path in paths:
-                if (partition, path.rpartition("/")[2]) in saved:
-                    return path
-    return None
+    taken = set(Reserved.of(client).leaving)
+    for instant in client.timeline.completed.of_actions(Action.CLEAN):
+        done = client.body(instant)
+        for partition, found in done.partitions.items() if isinstance(done, CleanMetadata) else ():
+            taken.update((partition, path.rpartition("/")[2]) for path in found.deleted)
+    saved = ((partition, name) for partition, names in body.files.items() for name in names)
+    return next((joined(*file) for file in saved if file in taken), None)
 
 
 def _user() -> str:

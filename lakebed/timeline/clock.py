@@ -5,7 +5,7 @@
 
 Everything else takes a `Clock`, so that a test or a simulation decides what time it is. Times that users give
 ("2026-11-01 00:00:00", a date, a datetime, an instant) are turned here once: a naive time is meant in the table's zone.
-Old tables hold 14 digits (seconds); those are compared as if `999` stood behind them, which `comparable` spells out.
+Old tables hold 14 digits (seconds); `comparable` (model/instant) orders them among the others.
 """
 
 from __future__ import annotations
@@ -16,10 +16,22 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lakebed.errors import InvalidRequest
+from lakebed.model.instant import INSTANT_LENGTH, LEGACY_LENGTH, comparable
 
-INSTANT_LENGTH = 17
-LEGACY_LENGTH = 14
-_MS_DIGITS = 3
+__all__ = [
+    "INSTANT_LENGTH",
+    "LEGACY_LENGTH",
+    "Clock",
+    "ManualClock",
+    "SystemClock",
+    "comparable",
+    "instant_time_before",
+    "instant_time_now",
+    "instant_time_of_ms",
+    "ms_of_instant_time",
+    "to_instant_time",
+]
+
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -103,13 +115,6 @@ def to_instant_time(value: str | dt.datetime | dt.date, timezone: str = "UTC") -
         return _render(value if value.tzinfo is None else _in_table_zone(value, timezone))
     except OverflowError:
         raise InvalidRequest(f"{value} is outside the years 1 to 9999 in the table's zone") from None
-
-
-def comparable(instant_time: str) -> str:
-    """The 17 digits by which an instant time is ordered: 14-digit times count as the end of their second."""
-    if len(instant_time) == INSTANT_LENGTH:
-        return instant_time
-    return instant_time + "9" * _MS_DIGITS if len(instant_time) == LEGACY_LENGTH else instant_time[:INSTANT_LENGTH]
 
 
 def _render(moment: dt.datetime) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -223,14 +223,19 @@ class MetaClient:
         return tuple(found)
 
     def log_compactions(self) -> tuple[tuple[Instant, CompactionPlan], ...]:
-        """Completed log compactions of the active timeline, with the logs that each covers."""
+        """Completed log compactions of the active timeline, with the logs that each covers.
+
+        An operation of the plan that the commit does not report was left out: nothing covers its logs.
+        """
         found = []
         for instant in self.timeline.completed.of_actions(Action.DELTA_COMMIT):
             planned = self.active.requested(instant)
             if planned is not None and planned.action is Action.LOG_COMPACTION:
-                plan = self.body(planned)
-                if isinstance(plan, CompactionPlan):
-                    found.append((instant, plan))
+                plan, commit = self.body(planned), self.body(instant)
+                if isinstance(plan, CompactionPlan) and isinstance(commit, CommitMetadata):
+                    done = {(partition, stat.file_id) for partition, stats in commit.stats.items() for stat in stats}
+                    kept = (one for one in plan.operations if (one.partition_path, one.file_id) in done)
+                    found.append((instant, replace(plan, operations=tuple(kept))))
         return tuple(found)
 
     def pending_clusterings(self) -> tuple[tuple[Instant, RequestedReplace], ...]:

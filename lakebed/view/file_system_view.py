@@ -149,7 +149,8 @@ class FileSystemView:
         lost = next(filter(self._is_lost, piece.files), None)
         if lost is None:
             return piece
-        if at is not None and not any(lost in now.files for now in self._latest(partition, None)):
+        latest = (self._without_cleaned_logs(now) for now in self._latest(partition, None))
+        if at is not None and not any(lost in now.files for now in latest):
             raise InvalidRequest(
                 f"the table as of {at} is no longer there: file versions that were old by now are gone",
                 file=lost.path,
@@ -164,12 +165,18 @@ class FileSystemView:
         )
 
     def _without_cleaned_logs(self, piece: FileSlice) -> FileSlice:
-        """The slice without missing logs that a log compaction replaced whose result is there."""
+        """The slice without missing logs that log compactions replaced, be it one after the other, whose last is there.
+
+        A result may be gone as well, once a later one merged it.
+        """
         lost = [log for log in piece.log_files if self._is_lost(log)]
         if not lost:
             return piece
         there = {log.instant_time for log in piece.log_files if log not in lost}
-        replaced = [log for log in lost if self.commits.log_compacted_by(log) in there]
+        replaced: list[LogFile] = []
+        while more := [log for log in lost if log not in replaced and self.commits.log_compacted_by(log) in there]:
+            replaced += more
+            there.update(log.instant_time for log in more)
         return replace(piece, log_files=tuple(log for log in piece.log_files if log not in replaced))
 
     def _replacements(self, group: GroupFiles) -> tuple[Replacement, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +16,7 @@ from lakebed.datafile.log_file import open_log_file
 from lakebed.errors import InvalidRequest
 from lakebed.format.log_block import LogBlock
 from lakebed.format.names import heartbeat_file
+from lakebed.model.files import LogFile
 from lakebed.model.instant import Action
 from lakebed.services.log_compaction import oldest_pending
 from lakebed.table import Table
@@ -393,3 +396,43 @@ def test_off_unless_asked_for() -> None:
     assert target.services.pending_compactions() == ()
     with pytest.raises(InvalidRequest, match="two of them"):
         target.services.compact("log", options={"hoodie.log.compaction.blocks.threshold": "1"})
+
+
+# ---------------------------------------------------------------------- after the covered logs are gone
+def texts(chance: random.Random) -> str:
+    return "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=200))
+
+
+@pytest.mark.parametrize("dropped_plan", [False, True])
+@pytest.mark.parametrize("kind", ["v10-by-commit-time", "v10-lsm"])
+def test_a_clean_changes_the_answer(kind: str, dropped_plan: bool) -> None:
+    """The newer stretch of logs is merged first, the older one second; then what they cover is cleaned away."""
+    chance = random.Random(7)
+    target = new(kind, num_buckets=1)
+    put(target, *(row(f"k{i:02}", 1, v=0) for i in range(50)))
+    for step, keys in enumerate([range(50), range(50), range(45), range(45, 90)], start=1):
+        put(target, *(row(f"k{i:02}", 1 + step, v=step, txt=texts(chance)) for i in keys))
+    older, newer = (max(log.size for log in logs) for logs in _halves(slices(target)[0].log_files))
+    assert older > newer
+    options = {**EASY, "lakebed.log.compaction.small.size": str(older)}
+    if dropped_plan:
+        [planned] = target.services.plan_compaction("log", options=options).instants
+        target.services.rollback(planned)
+    first = compacted(target, **{"lakebed.log.compaction.small.size": str(newer)})
+    second = compacted(target, **{"lakebed.log.compaction.small.size": str(older)})
+    put(target, row("z", 1, v=1))
+    put(target, row("z", 2, v=2))
+    newest = instants_of(target)[-2:]
+    assert live(target) == [second, first, *newest]
+    wanted = rows_of(target.scan())
+    target.services.clean({"hoodie.clean.commits.retained": "1"})
+    assert [log.instant_time for log in slices(target)[0].log_files] == [first, second, *newest]
+    assert live(target) == [second, first, *newest], "each stands where the newest log stood that it covers"
+    assert rows_of(target.refresh().scan()) == wanted
+    target.services.compact()
+    assert rows_of(target.scan()) == wanted
+    sound(target)
+
+
+def _halves(logs: Sequence[LogFile]) -> tuple[Sequence[LogFile], Sequence[LogFile]]:
+    return logs[: len(logs) // 2], logs[len(logs) // 2 :]

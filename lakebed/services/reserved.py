@@ -1,0 +1,113 @@
+"""Which files are reserved, and by whom: asked under the table lock by whoever plans over files or deletes some.
+
+    held       must stay   inputs of pending compactions, log compactions, clusterings and resizes, files of savepoints
+    leaving    will go     files that pending cleans are about to delete, or are deleting
+
+Plans of every program count: they are read from the timeline. A planner takes no file that is leaving, a cleaner
+deletes none that is held, so of two actions that want one file the later one gives way, whatever is run first. Which
+states stay readable is for the retention to say (services/cleaning_policy) when a clean is planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from lakebed.model.actions import CleanPlan
+from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.instant import Action, Instant
+from lakebed.services.plan_inputs import silent_logs
+from lakebed.timeline.meta_client import MetaClient
+
+CLUSTER = "CLUSTER"
+"""What a clustering or a resize does with a file group, beside the kinds of a compaction's operations."""
+File = tuple[str, str]
+"""A partition path and the name of a file in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What one pending plan takes of a file group."""
+
+    instant: Instant
+    group: FileGroupId
+    kind: str
+    files: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The files of a table that are spoken for, at one moment of its timeline."""
+
+    plans: Mapping[FileGroupId, tuple[Planned, ...]]
+    saved: Mapping[File, Instant]
+    leaving: Mapping[File, Instant]
+
+    @classmethod
+    def of(cls, client: MetaClient) -> Reserved:
+        """What plans and savepoints of the active timeline say."""
+        saved = {
+            (partition, _name(path)): instant
+            for instant, savepoint in client.savepoints()
+            for partition, paths in savepoint.files.items()
+            for path in paths
+        }
+        plans: dict[FileGroupId, tuple[Planned, ...]] = {}
+        for plan in _planned(client):
+            plans[plan.group] = (*plans.get(plan.group, ()), plan)
+        return cls(plans, saved, files_of_cleans(client, client.timeline.pending.instants))
+
+    def held(self) -> dict[File, Instant]:
+        """The files that must stay, and for whom."""
+        plans = (plan for plans in self.plans.values() for plan in plans)
+        inputs = {(plan.group.partition_path, name): plan.instant for plan in plans for name in plan.files}
+        return {**self.saved, **inputs}
+
+    def leaving_of(self, piece: FileSlice) -> dict[str, Instant]:
+        """Files of a slice that pending cleans delete, by name."""
+        partition = piece.file_group.partition_path
+        return {file.name: by for file in piece.files if (by := self.leaving.get((partition, file.name))) is not None}
+
+    def plannable(self, client: MetaClient, piece: FileSlice) -> tuple[FileSlice, str | None]:
+        """The slice as a plan may take it, and why it may not be taken at all.
+
+        Logs that say nothing in the slice, for a log compaction stands for them, are left to the clean that takes them.
+        """
+        leaving = self.leaving_of(piece)
+        if not leaving:
+            return piece, None
+        silent = silent_logs(client, piece)
+        counting = min(leaving.keys() - silent, default=None)
+        if counting is not None:
+            return piece, f"the clean {leaving[counting].requested_time} deletes files of it"
+        return replace(piece, log_files=tuple(log for log in piece.log_files if log.name not in leaving)), None
+
+
+def _planned(client: MetaClient) -> Iterator[Planned]:
+    for instant, plan in client.pending_compactions():
+        for operation in plan.operations:
+            files = filter(None, (operation.base_file, *operation.log_files))
+            group = FileGroupId(operation.partition_path, operation.file_id)
+            yield Planned(instant, group, operation.kind, frozenset(map(_name, files)))
+    for instant, replacing in client.pending_clusterings():
+        for taken in replacing.clustering.groups if replacing.clustering else ():
+            for piece in taken.slices:
+                files = filter(None, (piece.base_file, *piece.log_files))
+                group = FileGroupId(piece.partition_path, piece.file_id)
+                yield Planned(instant, group, CLUSTER, frozenset(map(_name, files)))
+
+
+def files_of_cleans(client: MetaClient, instants: Iterable[Instant]) -> dict[File, Instant]:
+    """The files that the plans of cleans among these instants name."""
+    found: dict[File, Instant] = {}
+    for instant in instants:
+        plan = client.plan(instant) if instant.action is Action.CLEAN else None
+        if isinstance(plan, CleanPlan):
+            found.update(
+                ((partition, _name(path)), instant) for partition, paths in plan.files.items() for path in paths
+            )
+    return found
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
