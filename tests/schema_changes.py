@@ -167,7 +167,7 @@ class _Ids:
     """Ids that were never used."""
 
     def __init__(self, schema: Json) -> None:
-        self.newest = max([schema["max_column_id"], *_ids(schema)])
+        self.newest: int = max([schema["max_column_id"], *_ids(schema)])
 
     def take(self) -> int:
         self.newest += 1
