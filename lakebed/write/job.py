@@ -141,7 +141,7 @@ def write_context(txn: Transaction, request: WriteRequest, lanes: Lanes) -> Writ
     return WriteContext(
         storage=storage,
         shape=request.shape,
-        schema=FileSchema.of_table(own, config.name),
+        schema=FileSchema.of_table(own, config.name, version=request.shape.schema_id),
         begin_time=txn.begin_time,
         options=_fitted(request.options, share, lanes.write_buffer(request.options, share // 8, storage)),
         native_logs=config.version.has_native_logs,

@@ -38,7 +38,7 @@ from lakebed.write.job import CommitResult, WriteRequest, run_write, table_schem
 from lakebed.write.operation import Operation
 from lakebed.write.prepare import Preparation, as_reader, plan_preparation
 from lakebed.write.virtual_keys import refuse_other_meta_fields, refuse_unmade_keys, refuse_unstored_keys
-from lakebed.write.writable import carried_schema, declared_schema, refuse_other_fields, refuse_unwritable
+from lakebed.write.writable import declared_schema, refuse_other_fields, refuse_unwritable, reported_version
 
 DEFAULT_MEMORY = 1 << 30
 """More than a read may take: what is sorted in one piece need not go to disk."""
@@ -174,7 +174,7 @@ class TableWriter:
     ) -> WriteRequest:
         """What a write of prepared rows asks of the job; `partial` rows are versions of rows that are there."""
         schema = with_meta_fields(plan.table_schema)
-        if shape.history is not None and pa.schema(schema).names != shape.schema.names:
+        if shape.on_read is not None and pa.schema(schema).names != shape.schema.names:
             raise InvalidRequest(
                 "the data has new columns, and the table keeps a history of its schemas by column ids",
                 hint="Add the columns with Hudi first (ALTER TABLE), then write.",
@@ -188,7 +188,7 @@ class TableWriter:
 
     def _request_for(self, operation: Operation, shape: TableShape, json_text: str | None = None) -> WriteRequest:
         text = json_text or table_schema_json(declared_schema(self.client, shape), self.client.config.name)
-        extra = carried_schema(self.client) if shape.history is not None else {}
+        extra = reported_version(shape)
         return WriteRequest(operation, shape, text, self.options, self.properties, self.memory, extra=extra)
 
     def key_stem(self) -> str:
