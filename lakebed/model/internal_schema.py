@@ -165,6 +165,16 @@ def _walk(fields: Sequence[IdField], path: str) -> Iterator[tuple[str, IdField]]
         yield from _walk(one.children, f"{path}{one.name}.")
 
 
+def reported_version(report: Mapping[str, str]) -> int | None:
+    """The number of the version that the report of a commit names (`latest_schema`), if it does."""
+    try:
+        loaded = json.loads(report.get(LATEST_SCHEMA) or "null")
+    except (ValueError, RecursionError):
+        return None
+    version = loaded.get("version_id") if isinstance(loaded, Mapping) else None
+    return version if isinstance(version, int) and not isinstance(version, bool) else None
+
+
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 

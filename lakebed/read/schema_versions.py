@@ -12,17 +12,16 @@ reports none knew of no change yet, so while the first change was under way it w
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from itertools import pairwise
 
 from lakebed.model.actions import CommitMetadata
 from lakebed.model.internal_schema import (
-    LATEST_SCHEMA,
     InternalSchema,
     SchemaHistory,
     SchemaOnRead,
     parse_schema_history,
+    reported_version,
 )
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
@@ -70,19 +69,10 @@ def _reported(client: MetaClient, history: SchemaHistory) -> dict[str, int]:
             body = client.body(write) if write.requested_time != begin else None
             if not isinstance(body, CommitMetadata):
                 continue
-            reported = _version_in(body)
+            reported = reported_version(body.extra)
             if reported is None and before is history.versions[0]:
                 reported = before.version
             by_time = history.at(write.requested_time)
             if reported is not None and by_time is not None and reported != by_time.version:
                 found[write.requested_time] = reported
     return found
-
-
-def _version_in(report: CommitMetadata) -> int | None:
-    try:
-        loaded = json.loads(report.extra.get(LATEST_SCHEMA) or "null")
-    except (ValueError, RecursionError):
-        return None
-    version = loaded.get("version_id") if isinstance(loaded, dict) else None
-    return version if isinstance(version, int) else None

@@ -26,7 +26,7 @@ from lakebed.txn.transaction import Transaction
 from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import SCHEMA_KEY, table_schema_json
 from lakebed.write.lanes import Lanes
-from lakebed.write.writable import reported_version
+from lakebed.write.writable import version_report
 
 
 def run_clustering(
@@ -62,7 +62,7 @@ def run_clustering(
         replaced: dict[str, tuple[str, ...]] = {}
         for group in (piece.file_group for task in tasks for piece in task.slices):
             replaced[group.partition_path] = (*replaced.get(group.partition_path, ()), group.file_id)
-        extra = {**reported_version(shape), SCHEMA_KEY: table_schema_json(shape.schema, txn.snapshot.config.name)}
+        extra = {**version_report(shape), SCHEMA_KEY: table_schema_json(shape.schema, txn.snapshot.config.name)}
         resizing.save()
         done = txn.commit(CommitMetadata(CLUSTER, stats, extra, replaced_file_ids=replaced))
         resizing.mark()

@@ -40,7 +40,7 @@ from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import SCHEMA_KEY, table_schema_json
 from lakebed.write.lanes import LEAST_SHARE, Lanes
 from lakebed.write.marked import attempt_token, marking
-from lakebed.write.writable import reported_version
+from lakebed.write.writable import version_report
 
 __all__ = ["full_plan", "run_compaction"]
 
@@ -84,7 +84,7 @@ def run_compaction(
             group = FileGroupId(stat.partition_path, stat.file_id)
             if kinds[group] == FULL or group not in overtaken:
                 by_partition[stat.partition_path] = (*by_partition.get(stat.partition_path, ()), stat)
-        extra = {**reported_version(shape), SCHEMA_KEY: table_schema_json(shape.schema, txn.snapshot.config.name)}
+        extra = {**version_report(shape), SCHEMA_KEY: table_schema_json(shape.schema, txn.snapshot.config.name)}
         return txn.commit(CommitMetadata(operation, by_partition, extra, compacted=True))
 
 

@@ -103,6 +103,17 @@ def declared_schema(client: MetaClient, shape: TableShape) -> pa.Schema:
     )
 
 
-def reported_version(shape: TableShape) -> dict[str, str]:
+def refuse_other_version(table: pa.Schema, after: pa.Schema) -> None:
+    """A write that would change the schema of a table whose columns have ids: only ALTER TABLE gives those."""
+    changed = [item.name for item in after if item.name in table.names and table.field(item.name).type != item.type]
+    if changed or after.names != table.names:
+        what = f"other types ({', '.join(changed)})" if changed else "new columns"
+        raise InvalidRequest(
+            f"the data has {what}, and the table keeps a history of its schemas by column ids",
+            hint="Change the schema with Hudi first (ALTER TABLE), then write; or cast the data.",
+        )
+
+
+def version_report(shape: TableShape) -> dict[str, str]:
     """What a commit must say where columns have ids: the version of the schema that its files were written with."""
     return {} if shape.on_read is None else {LATEST_SCHEMA: shape.on_read.asked.json}

@@ -104,9 +104,9 @@ def test_time_travel_through_renames_and_promotions(kind: str) -> None:
         past.note()
     assert own(target.scan())[0] == {"id": "1", "ts": 1, "n": "one", "a": 1}
     assert target.scan(filter="n = 'one'").count() == 1
-    assert target.scan(filter="a = 'one'", as_of=list(past.known)[0]).count() == 1
+    assert target.scan(filter="a = 'one'", as_of=next(iter(past.known))).count() == 1
     assert target.schema.field("a").type == pa.int64()
-    assert target.scan(as_of=list(past.known)[0]).schema.field("n").type == pa.int32()
+    assert target.scan(as_of=next(iter(past.known))).schema.field("n").type == pa.int32()
 
 
 def test_a_time_between_the_beginning_and_the_end_of_a_change() -> None:
