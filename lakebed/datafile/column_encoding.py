@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import InvalidRequest
+from lakebed.model.nested_cast import cast_column
 from lakebed.model.schema import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME
 from lakebed.model.schema_evolution import decoded
 
@@ -129,7 +130,7 @@ def aligned(batch: pa.RecordBatch, schema: pa.Schema, fixed: dict[str, pa.Scalar
 def _cast(array: pa.Array, field: pa.Field, label: str) -> pa.Array:
     if _plain(array.type) != field.type:
         try:
-            array = array.cast(field.type)
+            array = cast_column(array, field.type)
         except pa.ArrowException as error:
             what = f"the column {field.name!r} of type {array.type} does not fit {field.type}: {error}"
             raise InvalidRequest(what, file=label) from error

@@ -226,7 +226,7 @@ class _DataBlock:
         self.positions = PositionList()
         self.columns: tuple[ColumnSummary, ...] = ()
         self.bounds = KeyBounds(label, is_sorted=spec.is_sorted, trusted=True)
-        self._schema_json = spec.schema.avro_json
+        self._schema = spec.schema
         self._has_keys = spec.populate_meta_fields
         self._content: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (closed by whoever reads it)
         self._parquet: ParquetEncoder | None = None
@@ -258,12 +258,12 @@ class _DataBlock:
             self._parquet.write(batch)
             return
         for at in range(0, batch.num_rows, CHUNK_ROWS):
-            self._content.write(encode_frames_of(batch.slice(at, CHUNK_ROWS), self._schema_json))
+            self._content.write(encode_frames_of(batch.slice(at, CHUNK_ROWS), self._schema.avro_json))
 
     def finish(self) -> tuple[IO[bytes], int]:
         """The content from its beginning, and its size."""
         if self._parquet is not None:
-            self.columns = self._parquet.close({})
+            self.columns = self._parquet.close(self._schema.footer)
         size = self.size
         self._content.seek(0)
         if self._parquet is None:

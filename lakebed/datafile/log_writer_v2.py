@@ -192,7 +192,8 @@ class NativeLogWriter:
         else:
             block = BlockKind.DELETE
             header[Header.SCHEMA] = json.dumps(arrow_to_avro(file.schema, DELETE_RECORD))
-        size, columns = file.finish(footer_entries(block, header))
+        facts = self._spec.schema.footer if file.kind is LogKind.LOG else {}
+        size, columns = file.finish({**footer_entries(block, header), **facts})
         del self._open[role]
         is_rows = file.kind is LogKind.LOG
         stat = log_stat(

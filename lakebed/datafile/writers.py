@@ -26,6 +26,7 @@ from lakebed.format.bloom_filter import DYNAMIC_V0, FOOTER_KEY, MAX_KEY, MIN_KEY
 from lakebed.format.names import BaseFileName
 from lakebed.model.actions import WriteStat
 from lakebed.model.files import FileGroupId
+from lakebed.model.internal_schema import SCHEMA_ID
 from lakebed.model.schema import (
     FILE_NAME,
     META_FIELD_NAMES,
@@ -60,16 +61,26 @@ class FileSchema:
 
     arrow: pa.Schema
     avro_json: str
+    version: int | None = None
+    """The number of the schema's version, where the table keeps versions."""
 
     @classmethod
-    def of_table(cls, schema: pa.Schema, table_name: str, *, operation: bool = False) -> FileSchema:
+    def of_table(
+        cls, schema: pa.Schema, table_name: str, *, operation: bool = False, version: int | None = None
+    ) -> FileSchema:
         """The schema of data files of a table with these columns."""
-        return cls.from_avro(json.dumps(table_avro(with_meta_fields(schema, operation=operation), table_name)))
+        text = json.dumps(table_avro(with_meta_fields(schema, operation=operation), table_name))
+        return cls(avro_to_arrow(text), text, version)
 
     @classmethod
     def from_avro(cls, avro_json: str) -> FileSchema:
         """The schema whose Avro text is known already, meta columns included."""
         return cls(avro_to_arrow(avro_json), avro_json)
+
+    @property
+    def footer(self) -> dict[str, str]:
+        """What a Parquet file says of its schema besides the columns."""
+        return {} if self.version is None else {SCHEMA_ID: str(self.version)}
 
 
 @dataclass(slots=True)
@@ -197,7 +208,7 @@ class BaseFileWriter:
         self.abort()
 
     def _footer_entries(self) -> dict[str, str]:
-        entries = {AVRO_SCHEMA_KEY: self._schema.avro_json, **_MODEL_KEYS, **self._footer}
+        entries = {AVRO_SCHEMA_KEY: self._schema.avro_json, **_MODEL_KEYS, **self._schema.footer, **self._footer}
         if not self._has_keys:
             return entries
         if self._bloom is not None:

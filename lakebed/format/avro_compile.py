@@ -44,7 +44,7 @@ class _Compiler:
         self._named: dict[str, Reader] = {}
 
     def record(self, schema: Mapping[str, Any], namespace: str, data_type: pa.DataType) -> RecordReader:
-        name, space = _full_name(schema, namespace)
+        name, space = full_name(schema, namespace)
         fields = [
             (raw["name"], self._reader(raw["type"], space, field.type))
             for raw, field in zip(schema["fields"], data_type, strict=True)
@@ -73,14 +73,14 @@ class _Compiler:
             size = schema["size"]
             decimal = pa.types.is_decimal(data_type)
             fixed: Reader = DecimalReader(data_type, size) if decimal else FixedReader(size)
-            self._named[_full_name(schema, namespace)[0]] = fixed
+            self._named[full_name(schema, namespace)[0]] = fixed
             return fixed
         if kind == "enum":
             symbols = schema.get("symbols")
             if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
                 raise CorruptTable("an Avro enum has no list of symbols")
             reader = EnumReader(symbols)
-            self._named[_full_name(schema, namespace)[0]] = reader
+            self._named[full_name(schema, namespace)[0]] = reader
             return reader
         return _leaf(kind, data_type) or self._reader(kind, namespace, data_type)
 
@@ -115,7 +115,7 @@ def _leaf(kind: str, data_type: pa.DataType) -> Reader | None:
     return None
 
 
-def _full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
+def full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
     """The full name of a named type, and the namespace that holds inside it; as in `avro_to_arrow`."""
     name, space = schema["name"], schema.get("namespace", namespace)
     if "." in name:

@@ -12,8 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 from fastavro import parse_schema, schemaless_reader
+from fastavro.schema import SchemaParseException
 
 from lakebed.errors import CorruptTable
+from lakebed.format.avro_compile import full_name
 from lakebed.format.avro_cursor import Records
 from lakebed.model.schema import load_avro
 
@@ -21,7 +23,10 @@ from lakebed.model.schema import load_avro
 def decode_plain(records: Records, schema_json: str, schema: pa.Schema) -> list[pa.Array]:
     """The columns of `schema` out of the records."""
     file, offset = records.file, records.offset
-    parsed = bare_schema(load_avro(schema_json, file=file))
+    try:
+        parsed = bare_schema(load_avro(schema_json, file=file))
+    except SchemaParseException as error:
+        raise CorruptTable(f"the schema of a block is not readable: {error}", file=file, offset=offset) from error
     values: list[Any] = []
     for start, end in zip(records.starts.tolist(), records.ends.tolist(), strict=True):
         stream = io.BytesIO(records.data[start:end])
@@ -87,19 +92,34 @@ def _python_value(value: Any, data_type: pa.DataType) -> Any:
 
 def bare_schema(schema: Mapping[str, Any]) -> Any:
     """A schema for fastavro, without the logical types."""
-    return parse_schema(_bare(schema))
+    return parse_schema(_Bare().of(schema, ""))
 
 
-def _bare(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_bare(branch) for branch in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    drop = () if schema.get("logicalType") == "decimal" else ("logicalType",)
-    out = {key: value for key, value in schema.items() if key not in (*drop, "default", "aliases", "doc")}
-    for key in ("type", "items", "values"):
-        if key in out:
-            out[key] = _bare(out[key])
-    if isinstance(out.get("fields"), list):
-        out["fields"] = [_bare(field) for field in out["fields"]]
-    return out
+class _Bare:
+    """Walks a schema. Named types get numbers for names: blocks are out there in which two types have one name."""
+
+    def __init__(self) -> None:
+        self._numbered: dict[str, str] = {}
+        self._count = 0
+
+    def of(self, schema: Any, namespace: str) -> Any:
+        if isinstance(schema, list):
+            return [self.of(branch, namespace) for branch in schema]
+        if isinstance(schema, str):
+            full = schema if "." in schema or not namespace else f"{namespace}.{schema}"
+            return self._numbered.get(full) or self._numbered.get(schema) or schema
+        drop = () if schema.get("logicalType") == "decimal" else ("logicalType",)
+        out = {key: value for key, value in schema.items() if key not in (*drop, "default", "aliases", "doc")}
+        if schema.get("type") in ("record", "error", "enum", "fixed"):
+            full, namespace = full_name(schema, namespace)
+            self._count += 1
+            self._numbered[full] = out["name"] = f"type{self._count}"
+            out.pop("namespace", None)
+            if "fields" in out:
+                fields = [(field, self.of(field["type"], namespace)) for field in out["fields"]]
+                out["fields"] = [{"name": field["name"], "type": kind} for field, kind in fields]
+            return out
+        for key in ("type", "items", "values"):
+            if key in out:
+                out[key] = self.of(out[key], namespace)
+        return out

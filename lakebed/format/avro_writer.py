@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakebed.errors import InvalidRequest
+from lakebed.errors import InvalidRequest, UnsupportedFormat
+from lakebed.format.avro_compile import compile_record, full_name
 from lakebed.format.avro_encoders import (
     BooleanEncoder,
     BytesEncoder,
@@ -37,6 +38,7 @@ from lakebed.format.avro_encoders import (
     RequiredEncoder,
 )
 from lakebed.format.avro_pieces import data_of, fixed, join, lengths_of
+from lakebed.model.nested_cast import cast_column
 from lakebed.model.schema import avro_to_arrow, load_avro
 
 
@@ -65,7 +67,7 @@ def _columns(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
         if place < 0:
             raise InvalidRequest(f"rows have no column {field.name!r}")
         try:
-            columns.append(batch.column(place).cast(field.type))
+            columns.append(cast_column(batch.column(place), field.type))
         except pa.ArrowException as error:
             raise InvalidRequest(f"the column {field.name!r} does not fit {field.type}: {error}") from error
     return columns
@@ -76,6 +78,13 @@ def _columns(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
 
 @functools.lru_cache(maxsize=64)
 def _compiled(schema_json: str) -> RecordEncoder:
+    try:
+        compile_record(schema_json)  # nothing is written that could not be read again
+    except UnsupportedFormat as error:
+        raise InvalidRequest(
+            f"rows of this schema cannot be kept as Avro: {error.what}",
+            hint="Keep them as Parquet: hoodie.logfile.data.block.format=parquet.",
+        ) from error
     loaded = load_avro(schema_json)
     arrow = avro_to_arrow(loaded)
     return _Compiler().record(loaded, "", pa.struct(list(arrow)))
@@ -88,7 +97,7 @@ class _Compiler:
         self._named: dict[str, Encoder] = {}
 
     def record(self, schema: Mapping[str, Any], namespace: str, kind: pa.DataType) -> RecordEncoder:
-        name, space = _full_name(schema, namespace)
+        name, space = full_name(schema, namespace)
         fields = [
             self._field(raw["type"], space, field.type, raw["name"])
             for raw, field in zip(schema["fields"], kind, strict=True)
@@ -140,7 +149,7 @@ class _Compiler:
         elif word == "enum":
             named = EnumEncoder(schema["symbols"])
         if named is not None:
-            self._named[_full_name(schema, namespace)[0]] = named
+            self._named[full_name(schema, namespace)[0]] = named
         return named
 
 
@@ -158,10 +167,3 @@ def _leaf(word: str, kind: pa.DataType) -> Encoder | None:
         "string": BytesEncoder,
     }
     return makers[word]() if word in makers else None
-
-
-def _full_name(schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-    name, space = schema["name"], schema.get("namespace", namespace)
-    if "." in name:
-        return name, name.rpartition(".")[0]
-    return (f"{space}.{name}" if space else name), space

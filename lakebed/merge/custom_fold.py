@@ -18,6 +18,7 @@ from lakebed.merge.fold import Groups, Verdict
 from lakebed.merge.record_merger import RecordMerger
 from lakebed.merge.vectors import Bools, Ints, index_array, index_array_with_nulls
 from lakebed.merge.window import Window, concat_chunks, marked
+from lakebed.model.nested_cast import cast_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def _shape(merged: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = []
     for field in schema:
         if field.name in merged.schema.names:
-            columns.append(merged.column(field.name).cast(field.type))
+            columns.append(cast_column(merged.column(field.name), field.type))
         else:
             columns.append(pa.nulls(merged.num_rows, field.type))
     return pa.table(columns, schema=schema)

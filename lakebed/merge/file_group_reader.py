@@ -95,12 +95,12 @@ class FileGroupReader(SliceRuns):
         piece = split.slice
         sources: list[pa.Schema] = []
         if piece.base_file is not None:
-            if self.renames(piece.base_file.instant_time):
+            if self.renames(piece.base_file, footers):
                 return False
             with open_base_file(self.storage, piece.base_file, footers=footers) as source:
                 sources.append(source.schema)
         for run in self.scan(piece, footers).runs if piece.log_files else ():
-            if run.is_partial or self.renames(run.instant_time):
+            if run.is_partial or (not run.is_delete and self.renames(run, footers)):
                 return False
             if not run.is_delete:
                 with parquet_source(self.storage, run.block, footers=footers) as source:

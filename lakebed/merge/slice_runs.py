@@ -25,9 +25,9 @@ from lakebed.datafile.source import ReadCounters
 from lakebed.errors import CorruptTable
 from lakebed.merge.runs import Run
 from lakebed.merge.table_shape import TableShape
-from lakebed.model.files import FileSlice
+from lakebed.model.files import BaseFile, FileSlice
 from lakebed.model.instant import comparable
-from lakebed.model.internal_schema import renames
+from lakebed.model.internal_schema import SCHEMA_ID
 from lakebed.model.key_range import KeyRange
 from lakebed.model.predicate import Predicate
 from lakebed.model.record_key import record_key_array
@@ -79,9 +79,11 @@ class SliceRuns:
         columns = self.columns([*wanted.names, *([] if bare else self._rule_columns(ties_by_commit=late))])
         found: list[Run] = []
         if base is not None:
-            texts = self._encodable(columns) if encoded else ()
+            names = self.renames(base, footers)
+            texts = self._encodable(columns, names) if encoded else ()
             with open_base_file(self.storage, base, encoded=texts, footers=footers) as source:
-                is_sorted, row_bytes = source.is_sorted, source.row_bytes(columns.names) if sized else None
+                is_sorted = source.is_sorted
+                row_bytes = source.row_bytes(_in_file(columns.names, names)) if sized else None
             found.append(
                 Run(
                     age=0,
@@ -147,9 +149,10 @@ class SliceRuns:
     ) -> Iterator[pa.RecordBatch]:
         base = piece.base_file
         assert base is not None
-        texts = self._encodable(wanted)
+        footers = {} if footers is None else footers
+        names = self.renames(base, footers)
+        texts = self._encodable(wanted, names)
         with open_base_file(self.storage, base, counters=counters, encoded=texts, footers=footers) as source:
-            names = self.renames(base.instant_time)
             project = resolve(source.schema, wanted, renames=names, file=base.path)
             row_groups = None
             if self.predicate is not None and self.prunes_row_groups(piece) and isinstance(source, ParquetSource):
@@ -177,11 +180,12 @@ class SliceRuns:
     ) -> Run:
         block = run.block
         is_sorted, row_bytes, group_rows, stored = False, None, None, None
-        texts = self._encodable(columns)
+        names = {} if run.is_delete else self.renames(run, footers)
+        texts = self._encodable(columns, names)
         if has_parquet_content(block):
             with parquet_source(self.storage, block, encoded=texts if encoded else (), footers=footers) as source:
                 is_sorted, stored, group_rows = source.is_sorted, source.schema, source.group_rows
-                row_bytes = source.row_bytes(columns.names) if sized else None
+                row_bytes = source.row_bytes(_in_file(columns.names, names)) if sized else None
         age = run.rank + 1
         if run.is_delete:
             ordering = [self.shape.schema.field(name) for name in self.shape.rule.ordering]
@@ -190,15 +194,13 @@ class SliceRuns:
                 for batch in read_block(
                     self.storage, block, ordering=ordering, batch_rows=rows, counters=counters, footers=footers
                 ):
-                    names = [self.shape.rule.key, *self.shape.rule.ordering]
-                    yield batch.rename_columns(names)
+                    yield batch.rename_columns([self.shape.rule.key, *self.shape.rule.ordering])
 
             return Run(age, is_sorted, open_deletes, is_delete=True, instant_time=run.stands_at, label=block.file)
         if stored is None:
             if block.schema_json is None:
                 raise CorruptTable("a data block has no schema", file=block.file, offset=block.offset)
             stored = avro_to_arrow(block.schema_json, file=block.file)
-        names = self.renames(run.instant_time)
         if run.is_partial:
             columns = pa.schema([item for item in columns if names.get(item.name, item.name) in stored.names])
         project = resolve(stored, columns, renames=names, file=block.file)
@@ -276,15 +278,31 @@ class SliceRuns:
         names += list(self.shape.virtual_key.columns) if self.shape.virtual_key else []
         return [name for name in names if name is not None and name in self.shape.schema.names]
 
-    def _encodable(self, columns: pa.Schema) -> list[str]:
-        """Text columns that nobody looks into before the merge is done."""
+    def _encodable(self, columns: pa.Schema, names: Renames) -> list[str]:
+        """Text columns that nobody looks into before the merge is done, as the file calls them."""
         looked_into = set(self._rule_columns(ties_by_commit=False))
-        return [item.name for item in columns if pa.types.is_string(item.type) and item.name not in looked_into]
+        texts = [item.name for item in columns if pa.types.is_string(item.type) and item.name not in looked_into]
+        return _in_file(texts, names)
 
-    def renames(self, instant_time: str) -> Renames:
-        history = self.shape.history
-        stored = history.at(instant_time) if history else None
-        return renames(stored, history.latest) if history and stored else {}
+    def renames(self, file: BaseFile | LogRun, footers: Footers | None = None) -> Renames:
+        """What the table's columns are called in a file, where that differs; only schema-on-read lets it differ."""
+        on_read = self.shape.on_read
+        return {} if on_read is None else on_read.renames(file.instant_time, self._stated_version(file, footers))
+
+    def _stated_version(self, file: BaseFile | LogRun, footers: Footers | None) -> str | None:
+        """The version of the schema that a file's footer names; Avro blocks have no place for it."""
+        if isinstance(file, BaseFile):
+            with open_base_file(self.storage, file, footers=footers) as base:
+                return base.footer.get(SCHEMA_ID)
+        if not has_parquet_content(file.block):
+            return None
+        with parquet_source(self.storage, file.block, footers=footers) as block:
+            return block.footer.get(SCHEMA_ID)
+
+
+def _in_file(columns: Sequence[str], names: Renames) -> list[str]:
+    """Columns as the file calls them, without those that it does not have."""
+    return [name for name in (names.get(column, column) for column in columns) if name is not None]
 
 
 def is_made(names: Container[str]) -> bool:

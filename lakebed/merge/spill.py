@@ -22,6 +22,7 @@ from lakebed.merge.row_order import order_rows
 from lakebed.merge.runs import RUN_COLUMN, Run
 from lakebed.merge.vectors import Ints, Memory, index_array, is_text, memory_of, take
 from lakebed.merge.window import RunFacts, Window, concat
+from lakebed.model.nested_cast import cast_column
 from lakebed.model.schema_evolution import decoded
 
 STORED_BATCH = 64 << 10
@@ -175,7 +176,7 @@ def _parts(batches: list[pa.RecordBatch], name: str) -> list[pa.Array]:
         kinds = {part.type for part in found if part is not None and not pa.types.is_null(part.type)}
     kind = next(iter(kinds), pa.null())
     return [
-        pa.nulls(batch.num_rows, kind) if part is None or pa.types.is_null(part.type) else part.cast(kind)
+        pa.nulls(batch.num_rows, kind) if part is None or pa.types.is_null(part.type) else cast_column(part, kind)
         for batch, part in zip(batches, found, strict=True)
     ]
 

@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
+from lakebed.model.avro_names import type_names
 
 _MAX_DEPTH = 64
 _PRIMITIVES: Mapping[str, pa.DataType] = {
@@ -178,8 +179,10 @@ def decimal_bytes(precision: int) -> int:
 def avro_fields(fields: Iterable[pa.Field], space: str, defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The fields of a record; named types below go into the namespace `space`, one per level as in Hudi."""
     out: list[dict[str, Any]] = []
+    fields = list(fields)
+    words = type_names([field.name for field in fields])
     for field in fields:
-        item: dict[str, Any] = {"name": field.name, "type": _avro_nullable(field, field.name, space)}
+        item: dict[str, Any] = {"name": field.name, "type": _avro_nullable(field, field.name, words[field.name], space)}
         if field.name.startswith("_hoodie_") and field.name != "_hoodie_is_deleted":
             item["doc"] = ""  # as Hudi writes its own columns
         if field.nullable:
@@ -192,44 +195,44 @@ def avro_fields(fields: Iterable[pa.Field], space: str, defaults: Mapping[str, A
     return out
 
 
-def _avro_nullable(field: pa.Field, name: str, space: str) -> Any:
-    avro = _avro_type(field.type, name, space)
+def _avro_nullable(field: pa.Field, name: str, word: str, space: str) -> Any:
+    avro = _avro_type(field.type, name, word, space)
     return ["null", avro] if field.nullable and avro != "null" else avro
 
 
-def _avro_type(data_type: pa.DataType, name: str, space: str) -> Any:
+def _avro_type(data_type: pa.DataType, name: str, word: str, space: str) -> Any:
+    """The type of the column `name`, whose own types are called `word`."""
     types = pa.types
     if types.is_dictionary(data_type) or types.is_run_end_encoded(data_type):
-        return _avro_type(data_type.value_type, name, space)
+        return _avro_type(data_type.value_type, name, word, space)
     if types.is_decimal(data_type):
         if data_type.precision > 38 or data_type.scale < 0:
             raise InvalidRequest(f"column {name!r}: {data_type} cannot be stored; 38 digits and scale 0 or more can")
         return {
             "type": "fixed",
             "name": "fixed",
-            "namespace": f"{space}.{avro_name(name)}",
+            "namespace": f"{space}.{word}",
             "size": decimal_bytes(data_type.precision),
             "logicalType": "decimal",
             "precision": data_type.precision,
             "scale": data_type.scale,
         }
     if types.is_fixed_size_binary(data_type):
-        fixed = {"type": "fixed", "name": "fixed", "namespace": f"{space}.{avro_name(name)}"}
+        fixed = {"type": "fixed", "name": "fixed", "namespace": f"{space}.{word}"}
         return {**fixed, "size": data_type.byte_width}
     if types.is_struct(data_type):
-        record = avro_name(name)
         return {
             "type": "record",
-            "name": record,
+            "name": word,
             "namespace": space,
-            "fields": avro_fields(data_type, f"{space}.{record}", {}),
+            "fields": avro_fields(data_type, f"{space}.{word}", {}),
         }
     if types.is_map(data_type):
         if not _is_text(data_type.key_type):
             raise InvalidRequest(f"column {name!r}: map keys must be strings, not {data_type.key_type}")
-        return {"type": "map", "values": _avro_nullable(data_type.item_field, name, space)}
+        return {"type": "map", "values": _avro_nullable(data_type.item_field, name, word, space)}
     if is_list_like(data_type):
-        return {"type": "array", "items": _avro_nullable(data_type.value_field, name, space)}
+        return {"type": "array", "items": _avro_nullable(data_type.value_field, name, word, space)}
     if types.is_timestamp(data_type):
         unit = "millis" if data_type.unit in ("s", "ms") else "micros"
         return {"type": "long", "logicalType": f"{'timestamp' if data_type.tz else 'local-timestamp'}-{unit}"}
@@ -260,12 +263,6 @@ def _plain_avro(data_type: pa.DataType) -> Any:
     if types.is_time64(data_type):
         return {"type": "long", "logicalType": "time-micros"}
     return None
-
-
-def avro_name(text: str) -> str:
-    """Avro names are ASCII words; anything else becomes an underscore, as in Hudi's own sanitising."""
-    word = "".join(c if (c.isascii() and c.isalnum()) or c == "_" else "_" for c in text)
-    return f"_{word}" if not word or word[0].isdigit() else word
 
 
 def _is_text(data_type: pa.DataType) -> bool:

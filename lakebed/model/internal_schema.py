@@ -10,8 +10,10 @@ Hudi stores every version of such a schema as JSON, in the commit's `latest_sche
                    {"type": "array", "element_id": 9, "element": T, "element_optional": true}
                    {"type": "map", "key_id": 10, "key": T, "value_id": 11, "value": T, "value_optional": true}
 
-A file was written under the newest version that is not younger than its begin time. Its columns are matched with the
-reader's by id, which `renames` turns into what `schema_evolution.resolve` wants: the old name of each field, or none.
+A file says which version it was written with: by the footer key `lakebed.schema.id` where it is Parquet of ours, else
+by the report of its commit, which Hudi looks at first as well. A file that nobody says this of was written with the
+newest version that is not younger than its requested time. Its columns are matched with the reader's by id, which
+`renames` turns into what `schema_evolution.resolve` wants: the old name of each field, or none.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +49,10 @@ _PRIMITIVES: Mapping[str, pa.DataType] = {
 _FIXED = re.compile(r"fixed\[(\d{1,9})\]")
 _DECIMAL = re.compile(r"decimal(?:_fixed|_bytes)?\((\d{1,3}),\s*(\d{1,3})\)(?:\[\d+\])?")
 _MAX_DEPTH = 64
+SCHEMA_ID = "lakebed.schema.id"
+"""The footer key under which a Parquet file, or a Parquet block of a log, says its version."""
+LATEST_SCHEMA = "latest_schema"
+"""Where a commit's report keeps the version that its files were written with, all of it, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,8 @@ class InternalSchema:
     version: int
     max_column_id: int
     fields: tuple[IdField, ...]
+    json: str = field(default="", compare=False, repr=False)
+    """The text it was read from, to be said again by the reports of writes."""
 
     @property
     def arrow(self) -> pa.Schema:
@@ -99,6 +107,34 @@ class SchemaHistory:
         begin = int(instant_time)
         return next((schema for schema in reversed(self.versions) if schema.version <= begin), None)
 
+    def numbered(self, version: int) -> InternalSchema | None:
+        """The version of that number."""
+        return next((schema for schema in self.versions if schema.version == version), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaOnRead:
+    """The versions of a table's schema, with the one that a reader asks by, or a writer writes with."""
+
+    history: SchemaHistory
+    asked: InternalSchema
+    reported: Mapping[str, int] = field(default_factory=dict)
+    """The version that a commit reports, by requested time, where it is not the one that this time would say."""
+
+    def of_file(self, instant_time: str, stated: str | None = None) -> InternalSchema | None:
+        """The version of a file: what it states itself counts before its commit's word, and that before its name."""
+        if stated is not None and stated.isascii() and stated.isdigit():
+            found = self.history.numbered(int(stated))
+            if found is not None:
+                return found
+        reported = self.reported.get(instant_time)
+        return (self.history.numbered(reported) if reported is not None else None) or self.history.at(instant_time)
+
+    def renames(self, instant_time: str, stated: str | None = None) -> dict[str, str | None]:
+        """What the reader's columns are called in a file."""
+        stored = self.of_file(instant_time, stated)
+        return {} if stored is None or stored.version == self.asked.version else renames(stored, self.asked)
+
 
 def renames(file_schema: InternalSchema, reader: InternalSchema) -> dict[str, str | None]:
     """For every field of the reader whose name in the file differs: that name, or None where the file has no such id.
@@ -112,21 +148,31 @@ def renames(file_schema: InternalSchema, reader: InternalSchema) -> dict[str, st
 
 
 def _match(before: Sequence[IdField], now: Sequence[IdField], path: str, out: dict[str, str | None]) -> None:
-    by_id = {field.id: field for field in before}
-    for field in now:
-        old = by_id.get(field.id)
+    by_id = {one.id: one for one in before}
+    for one in now:
+        old = by_id.get(one.id)
         if old is None:
-            out[path + field.name] = None
+            out[path + one.name] = None
             continue
-        if old.name != field.name:
-            out[path + field.name] = old.name
-        _match(old.children, field.children, f"{path}{field.name}.", out)
+        if old.name != one.name:
+            out[path + one.name] = old.name
+        _match(old.children, one.children, f"{path}{one.name}.", out)
 
 
 def _walk(fields: Sequence[IdField], path: str) -> Iterator[tuple[str, IdField]]:
-    for field in fields:
-        yield path + field.name, field
-        yield from _walk(field.children, f"{path}{field.name}.")
+    for one in fields:
+        yield path + one.name, one
+        yield from _walk(one.children, f"{path}{one.name}.")
+
+
+def reported_version(report: Mapping[str, str]) -> int | None:
+    """The number of the version that the report of a commit names (`latest_schema`), if it does."""
+    try:
+        loaded = json.loads(report.get(LATEST_SCHEMA) or "null")
+    except (ValueError, RecursionError):
+        return None
+    version = loaded.get("version_id") if isinstance(loaded, Mapping) else None
+    return version if isinstance(version, int) and not isinstance(version, bool) else None
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------
@@ -161,7 +207,8 @@ def _schema(entry: Any, file: str | None) -> InternalSchema:
         raise CorruptTable("a stored schema is not a JSON object", file=file)
     fields = _Parser(file).fields(entry, 0)
     version = _whole(entry, "version_id", file, default=0)
-    return InternalSchema(version, _whole(entry, "max_column_id", file, default=-1), fields)
+    text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
+    return InternalSchema(version, _whole(entry, "max_column_id", file, default=-1), fields, text)
 
 
 def _whole(entry: Mapping[str, Any], name: str, file: str | None, default: int | None = None) -> int:

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import CorruptTable
-from lakebed.model.avro_types import AvroTypes, avro_fields, avro_name
+from lakebed.model.avro_names import avro_name
+from lakebed.model.avro_types import AvroTypes, avro_fields
 
 COMMIT_TIME = "_hoodie_commit_time"
 COMMIT_SEQNO = "_hoodie_commit_seqno"

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
 from lakebed.model.avro_types import is_list_like
 from lakebed.model.java_text import java_floats
+from lakebed.model.nested_cast import cast_column
 
 Renames = Mapping[str, str | None]
 """Dotted reader path (`st.b`, `arr.element.x`, `m.value.q`) -> the field's name in the file, or None: not in it."""
@@ -167,7 +168,7 @@ class _Resolver:
         if is_list_like(source) and is_list_like(target):
             plain = source if types.is_list(source) else pa.list_(source.value_field)
             values = self.convert(source.value_type, target.value_type, f"{path}.element")
-            return lambda array: _list(array if plain is source else array.cast(plain), target, values)
+            return lambda array: _list(array if plain is source else cast_column(array, plain), target, values)
         raise UnsupportedFormat(
             f"the column {path!r} is {source} in the file and cannot be read as {target}", file=self._file
         )
@@ -223,7 +224,7 @@ def _list(array: Any, target: pa.DataType, values: _Convert | None) -> Any:
     plain = pa.list_(target.value_field)
     child = _then(array.values.slice(start, length), values)
     out = pa.ListArray.from_arrays(offsets, child, type=plain, mask=_mask(array))
-    return out if plain.equals(target) else out.cast(target)
+    return out if plain.equals(target) else cast_column(out, target)
 
 
 def _map(array: Any, target: pa.DataType, keys: _Convert | None, items: _Convert | None) -> Any:

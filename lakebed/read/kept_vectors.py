@@ -110,7 +110,8 @@ def vectors_by_run(
 def key_of(reader: FileGroupReader, split: ReadSplit, kind: str) -> _Key:
     """What vectors depend on."""
     files = tuple((file.path, file.size) for file in split.slice.files)
-    return (reader.storage.url, files, str(reader.shape.schema), repr(reader.shape.rule), reader.committed, kind)
+    schema = f"{reader.shape.schema_id} {reader.shape.schema}"  # names and types may be those of two versions
+    return (reader.storage.url, files, schema, repr(reader.shape.rule), reader.committed, kind)
 
 
 @dataclass(slots=True)

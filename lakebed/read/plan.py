@@ -81,7 +81,7 @@ class Plan:
 
         Asked for only where it saves work: it reads every commit of the active timeline.
         """
-        return self.client is not None and _schema_is_stable(self.client)
+        return self.client is not None and self.reader.shape.on_read is None and _schema_is_stable(self.client)
 
     def explain(self) -> str:
         """The plan in words, one fact a line."""

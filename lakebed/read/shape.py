@@ -1,12 +1,13 @@
 """From a table's settings and timeline to what a file-group reader must know: schema, merge rule, layout.
 
-The schema is that of the newest completed write by the asked time that carries one; a table with schema-on-read also
-brings its history, by which old files are matched by field id instead of by name. Every column is nullable to a
-reader, whatever the table declares: a file from before a column was added has nothing else to give.
+The schema is that of the newest completed write by the asked time that carries one; in a table with schema-on-read it
+is the version of that time, and the columns of files are matched with it by id instead of by name. Every column is
+nullable to a reader, whatever the table declares: a file from before a column was added has nothing else to give.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from lakebed.errors import CorruptTable
 from lakebed.format.names import PROPERTIES_FILE
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.table_shape import TableShape
-from lakebed.model.internal_schema import SchemaHistory, parse_schema_history
+from lakebed.model.internal_schema import SchemaOnRead
 from lakebed.model.record_key import KeyGenerator, key_generator_of
 from lakebed.model.schema import (
     OPERATION,
@@ -26,6 +27,7 @@ from lakebed.model.schema import (
     with_meta_fields,
     without_meta_fields,
 )
+from lakebed.read.schema_versions import schema_on_read, version_of_plan
 from lakebed.timeline.meta_client import MetaClient
 
 PLAIN_KEYS = frozenset({"SIMPLE", "NON_PARTITION", "TIMESTAMP"})
@@ -34,15 +36,15 @@ ALLOW_OPERATION_FIELD = "hoodie.allow.operation.metadata.field"
 
 def table_shape(client: MetaClient, at: str | None = None) -> TableShape:
     """What readers must know of the table as it was at completion time `at`, or is now."""
-    config = client.config
-    history = _schema_history(client)
-    text = client.schema_json(at)
-    if history is not None and at is None:
-        stored = history.latest.arrow
-    elif text is not None:
-        stored = avro_to_arrow(text)
+    on_read, text = schema_on_read(client, at), client.schema_json(at)
+    if on_read is not None and (at is None or on_read.asked.version):
+        stored = on_read.asked.arrow
     else:
-        stored = pa.schema([])
+        stored = avro_to_arrow(text) if text is not None else pa.schema([])
+    return _shape(client.config, stored, text, on_read)
+
+
+def _shape(config: TableConfig, stored: pa.Schema, text: str | None, on_read: SchemaOnRead | None) -> TableShape:
     own = without_meta_fields(stored)
     has_operation = OPERATION in stored.names or config.properties.get(ALLOW_OPERATION_FIELD) == "true"
     schema = with_meta_fields(own, operation=has_operation) if config.populate_meta_fields else own
@@ -51,7 +53,7 @@ def table_shape(client: MetaClient, at: str | None = None) -> TableShape:
         rule=merge_rule(config, own, column_defaults(text) if text else {}),
         layout=config.layout,
         key_column=key_column(config, own),
-        history=history,
+        on_read=on_read,
         virtual_key=_virtual_key(config, own),
     )
 
@@ -59,6 +61,20 @@ def table_shape(client: MetaClient, at: str | None = None) -> TableShape:
 def keyed_shape(client: MetaClient) -> TableShape:
     """What writers must know of the table: as `table_shape`, with meta columns in any case."""
     return with_made_keys(table_shape(client), client.config)
+
+
+def shape_of_plan(client: MetaClient, requested: str, inputs: Iterable[str]) -> TableShape:
+    """What a table service must know that was planned at a requested time; `inputs` are those of the files it reads.
+
+    As `keyed_shape`. Where the table keeps versions of its schema it is that of the plan, not of the day of the run.
+    """
+    now = table_shape(client)
+    if now.on_read is not None:
+        version = version_of_plan(now.on_read, requested, inputs)
+        if version.version != now.schema_id:
+            on_read = replace(now.on_read, asked=version)
+            now = _shape(client.config, version.arrow, client.schema_json(requested), on_read)
+    return with_made_keys(now, client.config)
 
 
 def with_made_keys(shape: TableShape, config: TableConfig) -> TableShape:
@@ -107,8 +123,3 @@ def merge_rule(config: TableConfig, schema: pa.Schema, defaults: dict[str, objec
         merger=config.merge_strategy_id,
         column_defaults=defaults,
     )
-
-
-def _schema_history(client: MetaClient) -> SchemaHistory | None:
-    text = client.schema_history()
-    return parse_schema_history(text) if text else None

@@ -14,6 +14,7 @@ from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.model.actions import ClusteringGroup, CommitMetadata, RequestedReplace, WriteStat
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import Action, Instant
+from lakebed.read.shape import shape_of_plan
 from lakebed.runner import Runner
 from lakebed.services.clustering_choice import TARGET_SIZE
 from lakebed.services.clustering_plan import CHILDREN_KEY, CLUSTER, refuse_unclusterable
@@ -26,7 +27,7 @@ from lakebed.txn.transaction import Transaction
 from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import SCHEMA_KEY, table_schema_json
 from lakebed.write.lanes import Lanes
-from lakebed.write.writable import carried_schema
+from lakebed.write.writable import version_report
 
 
 def run_clustering(
@@ -52,7 +53,9 @@ def run_clustering(
         resizing = Resizing(txn.snapshot, txn.begin_time, txn.snapshot.active.path(planned), known)
         tasks = _tasks(txn.snapshot, groups, resizing if is_resize else None)
         lanes = Lanes.of(runner, len(tasks), memory)
-        rewriting = rewriting_of(txn, options, properties, memory, lanes)
+        inputs = {file.instant_time for task in tasks for piece in task.slices for file in piece.files}
+        shape = shape_of_plan(txn.snapshot, txn.begin_time, inputs)
+        rewriting = rewriting_of(txn, shape, options, properties, memory, lanes)
         stats: dict[str, tuple[WriteStat, ...]] = {}
         for found in lanes.runner.map(rewriting.run, tasks, label="cluster"):
             for stat in found:
@@ -60,8 +63,7 @@ def run_clustering(
         replaced: dict[str, tuple[str, ...]] = {}
         for group in (piece.file_group for task in tasks for piece in task.slices):
             replaced[group.partition_path] = (*replaced.get(group.partition_path, ()), group.file_id)
-        schema_json = table_schema_json(rewriting.reader.shape.schema, txn.snapshot.config.name)
-        extra = {**carried_schema(txn.snapshot), SCHEMA_KEY: schema_json}
+        extra = {**version_report(shape), SCHEMA_KEY: table_schema_json(shape.schema, txn.snapshot.config.name)}
         resizing.save()
         done = txn.commit(CommitMetadata(CLUSTER, stats, extra, replaced_file_ids=replaced))
         resizing.mark()

@@ -31,7 +31,7 @@ from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import RUN_OVERHEAD, SMALLEST_WINDOW, open_sources, work_share
 from lakebed.merge.spill import Spill, mixed_batch
-from lakebed.merge.table_shape import LSM_TREE, ReadSplit
+from lakebed.merge.table_shape import LSM_TREE, ReadSplit, TableShape
 from lakebed.merge.vectors import Ints, bool_array, truths
 from lakebed.merge.window import RunFacts
 from lakebed.merge.window_merge import order_of
@@ -40,7 +40,6 @@ from lakebed.model.actions import WriteStat
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.schema import OPERATION as OPERATION_FIELD
 from lakebed.model.schema import RECORD_KEY, without_meta_fields
-from lakebed.read.shape import keyed_shape
 from lakebed.services.clustering_order import RowOrdering, with_keys
 from lakebed.services.resize import BucketOutputs
 from lakebed.txn.transaction import Transaction
@@ -62,12 +61,17 @@ class RewriteTask:
 
 
 def rewriting_of(
-    txn: Transaction, options: ClusteringOptions, properties: Mapping[str, str], memory: int, lanes: Lanes
+    txn: Transaction,
+    shape: TableShape,
+    options: ClusteringOptions,
+    properties: Mapping[str, str],
+    memory: int,
+    lanes: Lanes,
 ) -> Rewriting:
     """What all tasks of a run share: a quarter of the memory to read slices, a quarter to sort or merge them, an eighth
     for a row group, and as much again while it is encoded.
     """
-    shape, config = keyed_shape(txn.snapshot), txn.snapshot.config
+    config = txn.snapshot.config
     share = max(4 * LEAST_SHARE, memory // lanes.count)
     chosen = WriteOptions.from_properties(properties)
     wanted = without_place(shape.schema)
@@ -75,7 +79,10 @@ def rewriting_of(
     return Rewriting(
         FileGroupReader(txn.snapshot.storage, shape, ReadOptions(memory=share // 4), wanted),
         FileSchema.of_table(
-            without_meta_fields(shape.schema), config.name, operation=OPERATION_FIELD in shape.schema.names
+            without_meta_fields(shape.schema),
+            config.name,
+            operation=OPERATION_FIELD in shape.schema.names,
+            version=shape.schema_id,
         ),
         replace(
             chosen,

@@ -14,6 +14,7 @@ leaves that group out: what it would add is in the next base file.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from lakebed.config.options import ReadOptions
@@ -22,13 +23,13 @@ from lakebed.datafile.writers import BaseFileWriter, FileSchema, WriteTarget, wi
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.format.names import MarkerType, parse_base_file
 from lakebed.merge.file_group_reader import FileGroupReader
-from lakebed.merge.table_shape import LSM_TREE, ReadSplit
+from lakebed.merge.table_shape import LSM_TREE, ReadSplit, TableShape
 from lakebed.model.actions import CommitMetadata, CompactionPlan, WriteStat
 from lakebed.model.files import FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import Action, Instant
 from lakebed.model.schema import OPERATION as OPERATION_FIELD
 from lakebed.model.schema import without_meta_fields
-from lakebed.read.shape import keyed_shape
+from lakebed.read.shape import shape_of_plan
 from lakebed.runner import LocalRunner, Runner
 from lakebed.services.compaction_plan import full_plan
 from lakebed.services.compaction_strategy import FULL, LOG
@@ -42,7 +43,7 @@ from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import SCHEMA_KEY, table_schema_json
 from lakebed.write.lanes import LEAST_SHARE, Lanes
 from lakebed.write.marked import attempt_token, marking
-from lakebed.write.writable import carried_schema
+from lakebed.write.writable import version_report
 
 __all__ = ["full_plan", "run_compaction"]
 
@@ -72,7 +73,8 @@ def run_compaction(
         tasks = _tasks(txn.snapshot, planned, plan)
         most = max(1, memory // DECENT_SHARE) if isinstance(runner, LocalRunner) else len(tasks)
         lanes = Lanes.of(runner, min(len(tasks), most), memory)
-        merging = _merging(txn, options, memory, lanes)
+        shape = shape_of_plan(txn.snapshot, txn.begin_time, _input_times(tasks))
+        merging = _merging(txn, shape, options, memory, lanes)
         found = [stat for stats in lanes.runner.map(merging.run, tasks, label="compact") for stat in stats]
         kinds = {FileGroupId(one.partition_path, one.file_id): one.kind for one in plan.operations}
         overtaken = _overtaken(txn) if LOG in kinds.values() else frozenset()
@@ -81,8 +83,7 @@ def run_compaction(
             group = FileGroupId(stat.partition_path, stat.file_id)
             if kinds[group] == FULL or group not in overtaken:
                 by_partition[stat.partition_path] = (*by_partition.get(stat.partition_path, ()), stat)
-        schema_json = table_schema_json(merging.reader.shape.schema, txn.snapshot.config.name)
-        extra = {**carried_schema(txn.snapshot), SCHEMA_KEY: schema_json}
+        extra = {**version_report(shape), SCHEMA_KEY: table_schema_json(shape.schema, txn.snapshot.config.name)}
         return txn.commit(CommitMetadata(operation, by_partition, extra, compacted=True))
 
 
@@ -120,18 +121,22 @@ def _overtaken(txn: Transaction) -> frozenset[FileGroupId]:
     return frozenset(found)
 
 
-def _merging(txn: Transaction, options: WriteOptions | None, memory: int, lanes: Lanes) -> _Merging:
+def _input_times(tasks: Iterable[_Task]) -> set[str]:
+    return {file.instant_time for task in tasks for file in task.slice.files}
+
+
+def _merging(txn: Transaction, shape: TableShape, options: WriteOptions | None, memory: int, lanes: Lanes) -> _Merging:
     """What all tasks of a run share: three eighths of the memory to read and merge, a sixteenth for rows that wait,
     an eighth for a row group, and as much again while it is encoded.
     """
-    shape, config = keyed_shape(txn.snapshot), txn.snapshot.config
+    config = txn.snapshot.config
     own = without_meta_fields(shape.schema)
     share = max(2 * LEAST_SHARE, memory // lanes.count)
     chosen = options or WriteOptions.from_properties(config.properties)
     wanted = without_place(shape.schema)
     return _Merging(
         FileGroupReader(txn.snapshot.storage, shape, ReadOptions(memory=share * 3 // 8), wanted, encoded=True),
-        FileSchema.of_table(own, config.name, operation=OPERATION_FIELD in shape.schema.names),
+        FileSchema.of_table(own, config.name, operation=OPERATION_FIELD in shape.schema.names, version=shape.schema_id),
         replace(
             chosen,
             write_buffer=lanes.write_buffer(chosen, share // 16, txn.snapshot.storage),

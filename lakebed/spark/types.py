@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from lakebed.errors import UnsupportedFormat
+from lakebed.model.nested_cast import cast_column
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -41,7 +42,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     arrays: list[Any] = []
     for item in schema:
         column = batch.column(item.name)
-        arrays.append(column if column.type == item.type else column.cast(item.type))
+        arrays.append(cast_column(column, item.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

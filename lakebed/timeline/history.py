@@ -93,6 +93,10 @@ class History:
         found: list[str] = table.filter(pc.is_in(table[ACTION], words(actions)))[REQUESTED].to_pylist()
         return found
 
+    def under_way(self, low: str, high: str) -> list[Instant]:
+        """The actions that began by `high` and did not complete before `low`."""
+        return instants_of(within(self.table(None, high), COMPLETED, low, None))
+
     def timeline(self, low: str | None = None, high: str | None = None) -> Timeline:
         """The archived actions with a begin in [low, high] as instants."""
         table = self.table(low, high)

@@ -213,6 +213,16 @@ class MetaClient:
         archived = self.history.begins_within(start, end, _WRITES)
         return frozenset(archived).union(instant.requested_time for instant in active)
 
+    def writes_during(self, low: str, high: str) -> tuple[Instant, ...]:
+        """Completed writes that were under way at some time in [low, high], archived ones included."""
+        words = frozenset(_WRITES)
+        archived = (instant for instant in self.history.under_way(low, high) if instant.action in words)
+        return tuple(
+            instant
+            for instant in (*archived, *self.completed_writes())
+            if comparable(instant.requested_time) <= comparable(high) and _completed(instant) >= comparable(low)
+        )
+
     def pending_compactions(self) -> tuple[tuple[Instant, CompactionPlan], ...]:
         """Compactions and log compactions that are planned and not finished."""
         found = []
@@ -310,19 +320,28 @@ class MetaClient:
     # Schemas
 
     def schema_json(self, at: str | None = None) -> str | None:
-        """Avro text of the table's schema: that of the newest completed write (by `at`) that carries one."""
+        """Avro text of the table's schema: that of the newest completed write (by `at`) that carries one.
+
+        A table service rewrites what others wrote: its report tells the schema of its plan, perhaps an older one than
+        the table's, and counts only where no write is left to ask.
+        """
+        rewritten = None
         for instant in reversed(self.timeline.completed.of_actions(*_WRITES).instants):
-            if _is_by(instant, at) and (schema := _schema_of(self.body(instant))):
+            body = self.body(instant) if _is_by(instant, at) else None
+            if schema := _schema_of(body):
+                if not _rewrites(body):
+                    return schema
+                rewritten = rewritten or schema
+        for instant, read in self.history.newest_first(_WRITES):
+            body = read() if _is_by(instant, at) else None
+            if (schema := _schema_of(body)) and not _rewrites(body):
                 return schema
-        for instant, body in self.history.newest_first(_WRITES):
-            if _is_by(instant, at) and (schema := _schema_of(body())):
-                return schema
-        return self.config.create_schema or None
+        return rewritten or self.config.create_schema or None
 
     def schema_history(self) -> str | None:
         """JSON text of all schemas of a table with schema-on-read, newest first; None for other tables."""
         known = Timeline.of(filter(None, (parse_instant_file(info.name) for info in self.storage.list(SCHEMA_DIR))))
-        for instant in reversed(known.completed.instants):
+        for instant in sorted(known.completed.instants, key=_completed, reverse=True):
             if self.is_committed(instant.requested_time):
                 path = f"{SCHEMA_DIR}/{instant_file_name(instant)}"
                 try:
@@ -341,8 +360,19 @@ def _is_by(instant: Instant, at: str | None) -> bool:
     return at is None or comparable(instant.completion_time or "") <= comparable(at)
 
 
+def _completed(instant: Instant) -> str:
+    return comparable(instant.completion_time or instant.requested_time)
+
+
 def _schema_of(body: ActionBody | None) -> str | None:
     return body.schema_json if isinstance(body, CommitMetadata) else None
+
+
+_REWRITES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
+
+
+def _rewrites(body: ActionBody | None) -> bool:
+    return isinstance(body, CommitMetadata) and (body.compacted or (body.operation or "").upper() in _REWRITES)
 
 
 def _timeline_folder(config: TableConfig) -> str:

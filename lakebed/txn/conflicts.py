@@ -23,6 +23,7 @@ from lakebed.format.names import parse_base_file, parse_log_file
 from lakebed.model.actions import ActionBody, CommitMetadata
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Action, Instant
+from lakebed.model.internal_schema import reported_version
 from lakebed.runner import LocalRunner
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import comparable
@@ -86,19 +87,24 @@ def _contested(ours: Touched, theirs: Touched, non_blocking: bool) -> frozenset[
 
 def completed_since(snapshot: MetaClient, now: MetaClient) -> Iterator[Touched]:
     """Writes that are completed now and were not in the snapshot, archived ones included."""
+    for instant, body in _reports_since(snapshot, now):
+        yield Touched.by(instant.requested_time, body)
+
+
+def _reports_since(snapshot: MetaClient, now: MetaClient) -> Iterator[tuple[Instant, CommitMetadata]]:
     known = {instant.requested_time for instant in snapshot.completed_writes()}
     for instant in now.completed_writes():
         if instant.requested_time not in known:
-            yield from _touched(instant, now.body(instant))
+            yield from _report(instant, now.body(instant))
     for pending in snapshot.timeline.pending.writes:
         if not now.timeline.at(pending.requested_time):
             for instant in now.history.find(pending.requested_time):
-                yield from _touched(instant, now.history.body(instant))
+                yield from _report(instant, now.history.body(instant))
 
 
-def _touched(instant: Instant, body: ActionBody | None) -> Iterator[Touched]:
+def _report(instant: Instant, body: ActionBody | None) -> Iterator[tuple[Instant, CommitMetadata]]:
     if isinstance(body, CommitMetadata):
-        yield Touched.by(instant.requested_time, body)
+        yield instant, body
 
 
 # Invariants
@@ -144,6 +150,16 @@ def saved_write_is_there(now: MetaClient, begin: str) -> None:
     """A savepoint holds a completed write of the active timeline: one that was undone or archived cannot be gone to."""
     if now.timeline.completed_write(begin) is None:
         raise ConflictError(f"the write {begin} was undone or archived before it was saved", hint="Try again.")
+
+
+def schema_still_the_same(snapshot: MetaClient, now: MetaClient) -> None:
+    """Nobody changed the columns by ALTER TABLE: the newest write tells the schema, and ours would take that back."""
+    for instant, body in _reports_since(snapshot, now):
+        if reported_version(body.extra) == int(instant.requested_time):
+            raise ConflictError(
+                f"{instant.requested_time} changed the schema of the table meanwhile",
+                hint="This write is undone; open the table again and try again.",
+            )
 
 
 def rolled_back_since(snapshot: MetaClient, now: MetaClient, begin: str) -> Instant | None:

@@ -44,6 +44,7 @@ from lakebed.txn.conflicts import (
     nothing_was_undone,
     rolled_back_since,
     saved_write_is_there,
+    schema_still_the_same,
     version_still_the_same,
 )
 from lakebed.txn.control import Control
@@ -241,6 +242,8 @@ class Transaction:
             if isinstance(body, CommitMetadata):
                 nothing_was_undone(self.snapshot, now)
                 self._check_conflicts(now, body)
+                if self.instant.action not in _SERVICES:
+                    schema_still_the_same(self.snapshot, now)
             completion = choose_completion(now, self.instant, body, self._control)
             completion_time_moves_forward(now.timeline, self.begin_time, completion)
             lease.confirm()

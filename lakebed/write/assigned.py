@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from lakebed.config.options import TableConfig
 from lakebed.errors import InvalidRequest
+from lakebed.model.nested_cast import cast_column
 from lakebed.model.predicate import Expression
 from lakebed.model.schema_change import did_you_mean
 
@@ -22,6 +23,6 @@ def assigned(expression: Expression, batch: pa.RecordBatch, column: pa.Field) ->
     """The value of an expression for every row, as the column takes it."""
     value = expression.evaluate(batch)
     try:
-        return value if value.type == column.type else value.cast(column.type)
+        return cast_column(value, column.type)
     except pa.ArrowException as error:
         raise InvalidRequest(f"{expression.to_sql()!r} does not fit the column {column.name!r}: {error}") from None

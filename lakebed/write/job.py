@@ -31,7 +31,7 @@ from lakebed.model.instant import Instant
 from lakebed.model.schema import table_avro, without_meta_fields
 from lakebed.runner import Runner, SerialRunner
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.conflicts import Touched, completed_since, conflicts
+from lakebed.txn.conflicts import Touched, completed_since, conflicts, schema_still_the_same
 from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
 from lakebed.view.file_system_view import FileLister
@@ -126,8 +126,15 @@ def placing_of(client: MetaClient, request: WriteRequest, runner: Runner, lister
 
 
 def begin(client: MetaClient, control: Control, request: WriteRequest) -> Transaction:
-    """Announce the write."""
-    return Transaction.begin(client, request.operation.action(client.config), control, operation=request.operation)
+    """Announce the write; the rows were prepared for the columns that the table had when it was read."""
+    action = request.operation.action(client.config)
+    txn = Transaction.begin(client, action, control, operation=request.operation)
+    try:
+        schema_still_the_same(client, txn.snapshot)
+    except BaseException:
+        txn.abort()
+        raise
+    return txn
 
 
 def write_context(txn: Transaction, request: WriteRequest, lanes: Lanes) -> WriteContext:
@@ -141,7 +148,7 @@ def write_context(txn: Transaction, request: WriteRequest, lanes: Lanes) -> Writ
     return WriteContext(
         storage=storage,
         shape=request.shape,
-        schema=FileSchema.of_table(own, config.name),
+        schema=FileSchema.of_table(own, config.name, version=request.shape.schema_id),
         begin_time=txn.begin_time,
         options=_fitted(request.options, share, lanes.write_buffer(request.options, share // 8, storage)),
         native_logs=config.version.has_native_logs,

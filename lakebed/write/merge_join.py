@@ -24,6 +24,7 @@ from lakebed.errors import InvalidRequest, StorageUnavailable
 from lakebed.merge.key_index import KeyIndex
 from lakebed.merge.vectors import Bools, Ints, bool_array, index_array, index_array_with_nulls, truths
 from lakebed.model.expression import And, Compare, Field, Literal
+from lakebed.model.nested_cast import cast_column
 from lakebed.model.predicate import Predicate, is_in
 from lakebed.model.record_key import KeyGenerator, partition_path_array, record_key_array
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
@@ -262,7 +263,7 @@ class MergeJoin:
 
 def _cast(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     try:
-        return column if column.type == kind else column.cast(kind)
+        return cast_column(column, kind)
     except pa.ArrowException as error:
         raise InvalidRequest(f"the column {name!r} of the source cannot be compared with {kind}: {error}") from None
 

@@ -38,7 +38,13 @@ from lakebed.write.job import CommitResult, WriteRequest, run_write, table_schem
 from lakebed.write.operation import Operation
 from lakebed.write.prepare import Preparation, as_reader, plan_preparation
 from lakebed.write.virtual_keys import refuse_other_meta_fields, refuse_unmade_keys, refuse_unstored_keys
-from lakebed.write.writable import carried_schema, declared_schema, refuse_other_fields, refuse_unwritable
+from lakebed.write.writable import (
+    declared_schema,
+    refuse_other_fields,
+    refuse_other_version,
+    refuse_unwritable,
+    version_report,
+)
 
 DEFAULT_MEMORY = 1 << 30
 """More than a read may take: what is sorted in one piece need not go to disk."""
@@ -174,11 +180,8 @@ class TableWriter:
     ) -> WriteRequest:
         """What a write of prepared rows asks of the job; `partial` rows are versions of rows that are there."""
         schema = with_meta_fields(plan.table_schema)
-        if shape.history is not None and pa.schema(schema).names != shape.schema.names:
-            raise InvalidRequest(
-                "the data has new columns, and the table keeps a history of its schemas by column ids",
-                hint="Add the columns with Hudi first (ALTER TABLE), then write.",
-            )
+        if shape.on_read is not None:
+            refuse_other_version(shape.schema, schema)
         shape = replace(shape, schema=pa.schema([item.with_nullable(True) for item in schema]))
         json_text = table_schema_json(plan.table_schema, self.client.config.name)
         partitions = None
@@ -188,7 +191,7 @@ class TableWriter:
 
     def _request_for(self, operation: Operation, shape: TableShape, json_text: str | None = None) -> WriteRequest:
         text = json_text or table_schema_json(declared_schema(self.client, shape), self.client.config.name)
-        extra = carried_schema(self.client) if shape.history is not None else {}
+        extra = version_report(shape)
         return WriteRequest(operation, shape, text, self.options, self.properties, self.memory, extra=extra)
 
     def key_stem(self) -> str:

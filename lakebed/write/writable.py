@@ -17,6 +17,7 @@ from lakebed.errors import InvalidRequest
 from lakebed.index.bucket import bucket_of_file_id
 from lakebed.index.options import IndexOptions
 from lakebed.merge.table_shape import TableShape
+from lakebed.model.internal_schema import LATEST_SCHEMA
 from lakebed.model.schema import avro_to_arrow, without_meta_fields
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.options import TxnOptions
@@ -35,8 +36,6 @@ _OTHER_KEYS = (
     "hoodie.delete.shuffle.parallelism",
     "lakebed.spark.",
 )
-LATEST_SCHEMA = "latest_schema"
-"""Where commits of tables with schema-on-read keep the newest schema with its column ids."""
 
 
 def write_keys() -> frozenset[str]:
@@ -104,10 +103,17 @@ def declared_schema(client: MetaClient, shape: TableShape) -> pa.Schema:
     )
 
 
-def carried_schema(client: MetaClient) -> dict[str, str]:
-    """What the newest write said about column ids, to be said again: readers look at the newest write only."""
-    for instant in reversed(client.completed_writes()):
-        commit = client.commit(instant.requested_time)
-        if commit is not None and commit.schema_json:
-            return {LATEST_SCHEMA: commit.extra[LATEST_SCHEMA]} if commit.extra.get(LATEST_SCHEMA) else {}
-    return {}
+def refuse_other_version(table: pa.Schema, after: pa.Schema) -> None:
+    """A write that would change the schema of a table whose columns have ids: only ALTER TABLE gives those."""
+    changed = [item.name for item in after if item.name in table.names and table.field(item.name).type != item.type]
+    if changed or after.names != table.names:
+        what = f"other types ({', '.join(changed)})" if changed else "new columns"
+        raise InvalidRequest(
+            f"the data has {what}, and the table keeps a history of its schemas by column ids",
+            hint="Change the schema with Hudi first (ALTER TABLE), then write; or cast the data.",
+        )
+
+
+def version_report(shape: TableShape) -> dict[str, str]:
+    """What a commit must say where columns have ids: the version of the schema that its files were written with."""
+    return {} if shape.on_read is None else {LATEST_SCHEMA: shape.on_read.asked.json}

@@ -12,11 +12,12 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
+from fastavro.schema import SchemaParseException
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakebed.errors import CorruptTable, LakebedError, UnsupportedFormat
-from lakebed.format import avro_columns, avro_readers
+from lakebed.format import avro_columns, avro_plain, avro_readers
 from lakebed.format.avro_columns import avro_batches, decode_avro_block, decode_values, encode_frames
 from lakebed.format.avro_cursor import Records
 from lakebed.format.avro_plain import bare_schema, decode_plain
@@ -290,3 +291,31 @@ def test_named_types_are_found_again() -> None:
     table = decode_avro_block(encode_frames([b"\x02\x02\x04\x02\x06\x00"]), json.dumps(schema), "f", 0)
     assert table.to_pylist() == [{"a": {"v": 1}, "b": {"v": 2}, "c": [{"v": 3}]}]
     assert load_avro(json.dumps(schema))["name"] == "r"
+
+
+def test_types_of_one_name_are_told_apart_by_the_plain_decoder() -> None:
+    """Blocks with such a schema were committed: the names of two columns may differ in characters Avro has not."""
+
+    def fixed(size: int) -> dict[str, object]:
+        return {"type": "fixed", "name": "fixed", "namespace": "t.net_price", "size": size}
+
+    record = {"type": "record", "name": "net_price", "namespace": "t", "fields": [{"name": "x", "type": "int"}]}
+    again = {**record, "fields": [{"name": "y", "type": "string"}]}
+    fields = [("net-price", fixed(1)), ("net_price", fixed(2)), ("a-b", record), ("a_b", again), ("c", "t.net_price")]
+    schema = json.dumps(
+        {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+    )
+    records = [b"A" + b"BC" + zigzag(7) + zigzag(1) + b"d" + zigzag(1) + b"e"]
+    expected = [{"net-price": b"A", "net_price": b"BC", "a-b": {"x": 7}, "a_b": {"y": "d"}, "c": {"y": "e"}}]
+    assert plainly(schema, records).to_pylist() == expected
+    assert decode_avro_block(encode_frames(records), schema, "f", 0).to_pylist() == expected
+
+
+def test_a_schema_that_the_plain_decoder_cannot_parse_is_corruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(avro_plain, "parse_schema", _refuse)
+    with pytest.raises(CorruptTable, match="not readable"):
+        plainly(schema_of("int"), [zigzag(1)])
+
+
+def _refuse(_schema: object) -> None:
+    raise SchemaParseException("redefined named type")

@@ -121,6 +121,15 @@ def test_a_null_where_none_may_be_is_refused() -> None:
         encode_frames_of(batch, JSON)
 
 
+@pytest.mark.parametrize(
+    "item", [pa.field("element", pa.null()), pa.field("element", pa.struct([("n", pa.null())]), False)]
+)
+def test_lists_that_could_not_be_read_again_are_refused(item: pa.Field) -> None:
+    schema = pa.schema([pa.field("l", pa.list_(item))])
+    with pytest.raises(InvalidRequest, match="take no bytes"):
+        encode_records(pa.RecordBatch.from_pylist([{"l": []}], schema=schema), json.dumps(table_avro(schema, "t")))
+
+
 def test_a_missing_column_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="no column 'i'"):
         encode_records(pa.record_batch({"n": [1]}), JSON)
@@ -151,3 +160,60 @@ def test_named_types_enums_and_odd_unions() -> None:
     assert decode_avro_block(content, schema, "f", 0).to_pylist() == batch.to_pylist()
     with pytest.raises(InvalidRequest, match="symbols"):
         encode_frames_of(batch.set_column(0, "e", pa.array(["C", "A"])), schema)
+
+
+EMPTY = pa.struct([("n", pa.null()), ("x", pa.int64())])
+HOLLOW = pa.schema(
+    [
+        pa.field("z", pa.null()),
+        pa.field("s", EMPTY),
+        pa.field("ss", pa.struct([("s", EMPTY), ("z", pa.null())])),
+        pa.field("l", pa.list_(pa.field("element", EMPTY))),
+        pa.field("d", pa.struct([("s", pa.struct([("n", pa.null())]))])),
+        pa.field("m", pa.map_(pa.string(), EMPTY)),
+        pa.field("mn", pa.map_(pa.string(), pa.null())),
+    ]
+)
+
+
+def hollow(number: int) -> dict[str, object]:
+    some = {"n": None, "x": number if number % 3 else None}
+    return {
+        "z": None,
+        "s": some if number % 4 else None,
+        "ss": {"s": some if number % 5 else None, "z": None},
+        "l": [some, None, some][: number % 4],
+        "d": {"s": {"n": None} if number % 3 else None} if number % 7 else None,
+        "m": [(f"k{i}", some) for i in range(number % 3)],
+        "mn": [(f"k{i}", None) for i in range(number % 4)] if number % 6 else None,
+    }
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["as stored", "with other names of elements"])
+def test_a_sliced_struct_with_a_null_typed_child(stored: bool) -> None:
+    schema = HOLLOW
+    if not stored:
+        schema = schema.set(3, pa.field("l", pa.list_(pa.field("item", EMPTY))))
+        schema = schema.set(1, pa.field("s", pa.struct([("n", pa.null()), ("x", pa.int32())])))
+    text = json.dumps(table_avro(HOLLOW, "t"))
+    whole = pa.RecordBatch.from_pylist([hollow(i) for i in range(24)], schema=schema)
+    expected = [bytes(one) for one in encode_records(whole, text).to_pylist()]
+    for start in range(24):
+        for length in (0, 1, 5, 24):
+            part = whole.slice(start, length)
+            assert encode_records(part, text).to_pylist() == expected[start : start + length]
+            content = struct.pack(">ii", 3, part.num_rows) + bytes(encode_frames_of(part, text))
+            assert decode_avro_block(content, text, "f", 0).to_pylist() == part.to_pylist()
+
+
+@given(rows=st.lists(ROWS, min_size=1, max_size=12), start=st.integers(0, 12), length=st.integers(0, 12))
+@settings(max_examples=40, deadline=None)
+def test_a_slice_of_every_type_is_encoded_as_its_rows(rows: list[dict[str, object]], start: int, length: int) -> None:
+    whole = batch_of(rows)
+    expected = encode_records(whole, JSON).to_pylist()
+    assert encode_records(whole.slice(start, length), JSON).to_pylist() == expected[start:][:length]
+    inner = pa.schema([pa.field("s", pa.struct(list(STORED)))])
+    nested = pa.record_batch([pa.StructArray.from_arrays(whole.columns, fields=list(STORED))], schema=inner)
+    text = json.dumps(table_avro(inner, "t"))
+    expected = encode_records(nested, text).to_pylist()
+    assert encode_records(nested.slice(start, length), text).to_pylist() == expected[start:][:length]
