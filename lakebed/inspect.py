@@ -16,7 +16,8 @@ from lakebed.config.options import ReadOptions, TableConfig
 from lakebed.errors import InvalidRequest
 from lakebed.model.actions import ActionBody, CommitMetadata
 from lakebed.model.instant import Instant
-from lakebed.read.plan import choose_lister, resolve_as_of
+from lakebed.read.plan import choose_lister
+from lakebed.read.time_range import resolve_as_of
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
 

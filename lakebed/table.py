@@ -24,8 +24,9 @@ from lakebed.model.ddl import ddl_schema
 from lakebed.model.finding import Finding
 from lakebed.model.predicate import Predicate
 from lakebed.read.plan import Query, query_named
-from lakebed.read.scan import Scan, Time
+from lakebed.read.scan import Scan
 from lakebed.read.shape import table_shape
+from lakebed.read.time_range import Time
 from lakebed.runner import LocalRunner
 from lakebed.services.check import check_table
 from lakebed.services.drop_metadata import is_half_dropped, remove_metadata

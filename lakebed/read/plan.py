@@ -2,14 +2,12 @@
 
     timeline ──► view (slices at a completion time) ──► pruning (partitions, buckets, time) ──► splits
 
-A plan is a value: it can be explained, counted or executed, and says what it left out. Times are resolved here once:
-`as_of(instant)` is everything completed by that instant's completion, `as_of(time)` everything completed by that time;
-an incremental range is (start, end] in completion times and answers with the merged state at its end.
+A plan is a value: it can be explained, counted or executed, and says what it left out. Its times are resolved before
+(`read/time_range`); an incremental query answers with the merged state at the end of its range.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,9 +21,8 @@ from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.table_shape import ReadSplit, TableShape
 from lakebed.metadata.metadata_table import MetadataTable
 from lakebed.model.files import FileSlice
-from lakebed.model.instant import Action
 from lakebed.model.predicate import Predicate
-from lakebed.timeline.clock import comparable, to_instant_time
+from lakebed.read.time_range import TimeRange, require_known
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileLister, FileSystemView, StorageLister
 from lakebed.view.pruning import PruneReport, prune_buckets, prune_partitions
@@ -48,16 +45,6 @@ def query_named(name: str) -> Query:
     except (ValueError, AttributeError):
         known = ", ".join(f'"{query}"' for query in (Query.SNAPSHOT, Query.READ_OPTIMIZED))
         raise InvalidRequest(f"there is no query {name!r}", hint=f"Use one of {known}, or t.incremental().") from None
-
-
-@dataclass(frozen=True, slots=True)
-class TimeRange:
-    """What counts: everything completed by `at` (None: now); with `start`, only rows committed after it."""
-
-    at: str | None = None
-    start: str | None = None
-    commits: frozenset[str] | None = None
-    """Begin times of the writes in (start, at], by which rows of an incremental query are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,64 +91,6 @@ class Plan:
         return "\n".join(lines)
 
 
-def resolve_as_of(client: MetaClient, time: str | dt.datetime | dt.date | None) -> TimeRange:
-    """The completion time that a point in time stands for; refused where a clean has removed the files."""
-    if time is None:
-        return TimeRange()
-    at = client.resolve_time(time)
-    earliest = client.earliest_retained()
-    if earliest is not None:
-        completed = client.completion_time(earliest) or earliest
-        if comparable(at) < comparable(completed):
-            raise InvalidRequest(
-                f"the table as of {time} is no longer there: older file versions were cleaned",
-                hint=f"The earliest instant that can be read is {earliest} (completed {completed}).",
-            )
-    _check_not_before_first(client, time, at)
-    return TimeRange(at=at)
-
-
-def _check_not_before_first(client: MetaClient, time: object, at: str) -> None:
-    """A time before the first commit is refused: an empty answer would hide a mistyped year."""
-    first = min((i.completion_time for i in client.completed_writes() if i.completion_time), default=None)
-    if first is None or comparable(at) >= comparable(first):
-        return
-    archived = client.history.first_completed((Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT))
-    if archived is not None and archived.completion_time:
-        first = min(first, archived.completion_time)
-    if comparable(at) < comparable(first):
-        instant = next((i for i in client.completed_writes() if i.completion_time == first), archived)
-        name = instant.requested_time if instant is not None else first
-        raise InvalidRequest(
-            f"the table had no commit yet as of {time}",
-            hint=f"The earliest instant that can be read is {name} (completed {first}).",
-        )
-
-
-def resolve_range(
-    client: MetaClient, start: str | dt.datetime | dt.date | None, end: str | dt.datetime | dt.date | None
-) -> TimeRange:
-    """A range of completion times, start exclusive, end inclusive, with the writes that completed in it."""
-    if not client.config.populate_meta_fields:
-        raise InvalidRequest(
-            "an incremental query needs the commit time of each row, and this table keeps no meta fields",
-            hint="Compare two scans with as_of instead.",
-        )
-    if start is None:
-        raise InvalidRequest("an incremental query needs a start", hint="Use a completion time, or 0 for everything.")
-    after = _range_end(client, start)
-    until = None if end is None else _range_end(client, end)
-    if until is not None and comparable(until) < comparable(after):
-        raise InvalidRequest(f"the range ends ({end}) before it starts ({start})", hint="Swap start and end.")
-    return TimeRange(at=until, start=after, commits=client.writes_within(after, until))
-
-
-def _range_end(client: MetaClient, value: str | dt.datetime | dt.date) -> str:
-    if isinstance(value, str) and value and value.strip("0") == "":
-        return "0" * 17
-    return to_instant_time(value, client.config.timezone)
-
-
 def plan_read(
     client: MetaClient,
     shape: TableShape,
@@ -176,7 +105,7 @@ def plan_read(
     lister, listing = choose_lister(client, options)
     view = FileSystemView.of(client, lister)
     report = PruneReport()
-    partitions = view.partitions()
+    partitions = view.partitions() if time.commits is None or time.commits else ()
     if predicate is not None and options.data_skipping:
         partitions = prune_partitions(partitions, predicate, client.config, shape.schema, report)
     slices_at = view.read_optimized_slices if query is Query.READ_OPTIMIZED else view.slices
@@ -186,8 +115,8 @@ def plan_read(
     total = len(found)
     if predicate is not None and options.data_skipping:
         found = list(prune_buckets(found, predicate, client.config, report))
-    if time.start is not None:
-        found = _touched_after(client, found, time.start, report)
+    if time.commits is not None:
+        found = _touched(client, found, time, report)
     reader = FileGroupReader(
         storage=client.storage,
         shape=shape,
@@ -253,15 +182,17 @@ def choose_lister(client: MetaClient, options: ReadOptions) -> tuple[FileLister 
     return StorageLister(client.storage), "storage folders"
 
 
-def _touched_after(client: MetaClient, slices: list[FileSlice], start: str, report: PruneReport) -> list[FileSlice]:
-    """Slices with a file that completed after `start`: no other can hold a row committed after it."""
+def _touched(client: MetaClient, slices: list[FileSlice], time: TimeRange, report: PruneReport) -> list[FileSlice]:
+    """Slices with a file of a write in the range: no other can hold a row that was committed in it.
+
+    Old logs may hold later writes than the one they are named by.
+    """
+    commits, shared = time.commits or frozenset(), client.config.has_shared_logs
+    require_known(client, time, {file.instant_time for piece in slices for file in piece.files})
     kept = []
     for piece in slices:
-        begins = {log.instant_time for log in piece.log_files}
-        if piece.base_file is not None:
-            begins.add(piece.base_file.instant_time)
-        times = (client.completion_time(begin) for begin in begins)
-        if _bears_its_base(piece) or any(time is not None and comparable(time) > comparable(start) for time in times):
+        is_old = _bears_its_base(piece) or (shared and piece.log_files)
+        if is_old or any(file.instant_time in commits for file in piece.files):
             kept.append(piece)
         else:
             report.slice("unchanged in the range", piece)

@@ -7,7 +7,6 @@ a clean removes the files.
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -22,13 +21,12 @@ from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.table_shape import ReadSplit
 from lakebed.model.predicate import Predicate, parse_predicate
 from lakebed.read.living_rows import count_living, living_rows
-from lakebed.read.plan import Plan, Query, TimeRange, output_schema, plan_read, resolve_as_of, resolve_range
+from lakebed.read.plan import Plan, Query, output_schema, plan_read
 from lakebed.read.shape import table_shape, with_made_keys
 from lakebed.read.stream import stream_batches
+from lakebed.read.time_range import Time, TimeRange, resolve_as_of, resolve_range
 from lakebed.runner import LocalRunner, Runner
 from lakebed.timeline.meta_client import MetaClient
-
-Time = str | dt.datetime | dt.date
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -19,12 +19,13 @@ from dataclasses import dataclass
 
 from lakebed.config.upkeep_options import ArchiveOptions
 from lakebed.format.names import METADATA_DIR
-from lakebed.model.actions import CommitMetadata
+from lakebed.model.actions import CleanMetadata, CommitMetadata
 from lakebed.model.files import BaseFile, FileGroupId, LogFile
 from lakebed.model.instant import Action, Instant
 from lakebed.timeline.active import load_active
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
+from lakebed.timeline.retention import whole_since
 
 _EVER = "9" * 17
 Files = Mapping[FileGroupId, Sequence[BaseFile | LogFile]]
@@ -76,13 +77,22 @@ def _limits(client: MetaClient) -> Iterable[str]:
     for instant in client.timeline.pending:
         if instant.action is not Action.SAVEPOINT:
             yield comparable(instant.requested_time)
-    retained = client.earliest_retained()
-    if retained is not None:
-        yield comparable(retained)
+    yield from _retained(client)
     if client.config.metadata_partitions:
         known = load_active(client.storage.within(METADATA_DIR)).timeline
         compacted = known.completed.of_actions(Action.COMMIT).last
         yield comparable(compacted.requested_time) if compacted else ""
+
+
+def _retained(client: MetaClient) -> Iterable[str]:
+    """The begin from which on the newest clean retains writes; by file versions, from the first whole state on."""
+    clean = client.timeline.completed.of_actions(Action.CLEAN).last
+    body = client.body(clean) if clean is not None else None
+    if isinstance(body, CleanMetadata) and body.earliest_to_retain:
+        yield comparable(body.earliest_to_retain)
+    elif (since := whole_since(client)) is not None:
+        whole = (w for w in client.completed_writes() if comparable(w.completion_time or "") >= since)
+        yield min((comparable(write.requested_time) for write in whole), default=since)
 
 
 def _for_restores(writes: Sequence[Instant], saved: Collection[str]) -> Iterable[str]:

@@ -3,11 +3,11 @@
     plan   <b>.clean.requested    every file, by name
     run    under the lock: what others reserved since stays  ─►  delete  ─►  publish what was deleted, and what was not
 
-Deleting again what is gone is fine, so a clean that died is simply run again. Times before `earliest_to_retain` can no
-longer be travelled to, and readers of any kind find that on the timeline. What may go is decided from a listing made
-without the lock: a file that no state needs is never needed again, unless the table is set back. Under the lock only
-that is looked at anew, and what is reserved (services/reserved), when planning and once more when running: plans and
-savepoints that come in between see that the clean is pending and keep away from its files.
+Deleting again what is gone is fine, so a clean that died is simply run again. A clean says from when on every state is
+whole (`timeline/retention`), and by `earliest_to_retain` tells Hudi's readers the same. What may go is decided from a
+listing made without the lock: a file that no state needs is never needed again, unless the table is set back. Under the
+lock only that is looked at anew, and what is reserved (services/reserved), when planning and once more when running:
+plans and savepoints that come in between see that the clean is pending and keep away from its files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from lakebed.services.plan_inputs import silent_logs
 from lakebed.services.reserved import File, Reserved
 from lakebed.storage.storage import joined
 from lakebed.timeline.clock import comparable
-from lakebed.timeline.meta_client import EARLIEST_KEY, MetaClient
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.timeline.retention import WHOLE_SINCE, whole_since
 from lakebed.txn.control import Control
 from lakebed.txn.rollback import absolute_path, delete_all
 from lakebed.txn.transaction import Transaction, schedule
@@ -101,7 +102,7 @@ def plan_clean(
 def remove_files(
     client: MetaClient, files: Mapping[str, Sequence[str]], control: Control, *, retain: Instant
 ) -> Instant | None:
-    """Delete files, given by partition as names; whoever travels to a time before `retain` is told that it is gone."""
+    """Delete files, given by partition as names, which no state from that of the write `retain` on needs."""
     if not any(files.values()):
         return None
     earliest = InstantRef(retain.requested_time, str(retain.action), "COMPLETED")
@@ -111,7 +112,7 @@ def remove_files(
         free = {p: [name for name in names if (p, _name(name)) not in held] for p, names in files.items()}
         if not any(free.values()):
             return None
-        extra = {EARLIEST_KEY: retain.requested_time}
+        extra = _since(whole_since(fresh, planned=True), retain.completion_time)
         return CleanPlan(POLICY, earliest, _last_write(fresh, begin), _paths(fresh, free), extra=extra)
 
     planned = schedule(client, Action.CLEAN, plan, control)
@@ -191,38 +192,29 @@ def _plan(
     files: dict[str, list[str]] = {}
     for file in found:
         files.setdefault(file.partition_path, []).append(file.name)
-    earliest, extra = _earliest(client, keep.earliest), {}
+    known = whole_since(client, planned=True)
+    extra = _since(known, *(file.until for file in found))
     savepoints = [instant.requested_time for instant, _ in client.savepoints()]
     if savepoints:
         extra[SAVEPOINTS_KEY] = ",".join(savepoints)
-    if earliest is not None and not client.is_whole_before(earliest.time):
-        extra[EARLIEST_KEY] = earliest.time
-    elif earliest is None:
-        since = _first_whole(client, found)
-        known = client.earliest_retained()
-        limit = max(filter(None, (since, known)), key=comparable, default=None)
-        extra |= {EARLIEST_KEY: limit} if limit else {}
+    earliest = _earliest(client, keep.earliest, known)
     return CleanPlan(policy, earliest, _last_write(client, begin), _paths(client, files), extra=extra)
 
 
-def _earliest(client: MetaClient, chosen: Instant | None) -> InstantRef | None:
+def _since(*times: str | None) -> dict[str, str]:
+    """What a clean says of the states that are whole without its files: from the last of these times on all are."""
+    latest = max((comparable(time) for time in times if time), default=None)
+    return {WHOLE_SINCE: latest} if latest else {}
+
+
+def _earliest(client: MetaClient, chosen: Instant | None, known: str | None) -> InstantRef | None:
     """The earliest write to retain; what an earlier clean took does not come back by retaining more from now on."""
     if chosen is None:
         return None
-    known = client.earliest_retained()
-    if known is not None and comparable(known) > comparable(chosen.requested_time):
-        write = client.timeline.completed_write(known)
-        return InstantRef(known, str(write.action if write else chosen.action), "COMPLETED")
+    if known is not None and comparable(chosen.completion_time or "") < known:
+        writes = client.timeline.completed.writes.in_completion_order()
+        chosen = next((write for write in writes if comparable(write.completion_time or "") >= known), chosen)
     return InstantRef(chosen.requested_time, str(chosen.action), "COMPLETED")
-
-
-def _first_whole(client: MetaClient, found: Iterable[Expendable]) -> str | None:
-    """The first write from which on every state is still whole when these files are gone."""
-    until = max((file.until for file in found if file.until is not None), default=None)
-    if until is None:
-        return None
-    writes = client.timeline.completed.writes.in_completion_order()
-    return next((w.requested_time for w in writes if comparable(w.completion_time or "") >= until), until)
 
 
 def _touched_since_last(client: MetaClient, options: CleanOptions, keep: Retention) -> list[str] | None:

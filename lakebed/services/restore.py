@@ -35,7 +35,8 @@ from lakebed.services.savepoint import savepoint_named
 from lakebed.storage.storage import joined
 from lakebed.timeline.active import create_requested
 from lakebed.timeline.clock import comparable
-from lakebed.timeline.meta_client import EARLIEST_KEY, MetaClient
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.timeline.retention import before, require_readable, stated_by
 from lakebed.txn.control import Control
 from lakebed.txn.heartbeat import Heartbeat
 from lakebed.txn.instants import claim_begin
@@ -160,7 +161,7 @@ def _to_undo(client: MetaClient, savepoint: Instant) -> tuple[InstantRef, ...]:
         raise InvalidRequest(
             f"the savepoint {newer[-1]} is newer and would be lost", hint="Delete it first, or restore to it."
         )
-    if client.history.completed_within(limit, None).num_rows:
+    if client.history.begins_within(limit, None, _WRITES):
         raise InvalidRequest(
             f"writes after the savepoint {savepoint.requested_time} were archived, and cannot be undone"
         )
@@ -248,24 +249,18 @@ def _refuse_rollback(client: MetaClient, target: Instant, control: Control) -> N
     later = [i for i in client.timeline.pending.writes if comparable(i.requested_time) > comparable(begin)]
     if later:
         raise InvalidRequest(f"{later[0]} is under way and builds on {begin}", hint="Roll it back first.")
-    gone = f"the state before {begin} is no longer there: older file versions were cleaned"
-    if not client.is_whole_before(begin):
-        raise InvalidRequest(gone)
+    needed, what = before(target.completion_time or begin), f"the state before {begin}"
+    require_readable(client, needed, what)
     for clean in client.timeline.pending.of_actions(Action.CLEAN):
         plan = client.plan(clean)
-        limit = _retained_by(plan) if isinstance(plan, CleanPlan) else None
-        if limit is not None and comparable(begin) <= comparable(limit):
+        if isinstance(plan, CleanPlan) and stated_by(client, clean, plan) > needed:
             raise InvalidRequest(
-                gone, hint="That is planned: finish it with t.services.clean(), then see what is left."
+                f"{what} will no longer be there: a clean of older file versions is planned",
+                hint="Finish it with t.services.clean(), then see what is left.",
             )
-    before = f"{int(comparable(target.completion_time or begin)) - 1:017d}"
     view = FileSystemView.of(client)
     for partition in view.partitions():
-        view.slices(partition, before)  # refuses a state that misses a file
-
-
-def _retained_by(plan: CleanPlan) -> str | None:
-    return plan.earliest_to_retain.time if plan.earliest_to_retain else plan.extra.get(EARLIEST_KEY)
+        view.slices(partition, needed)  # refuses a state that misses a file
 
 
 def _require_pending_state(client: MetaClient, done: Instant) -> None:

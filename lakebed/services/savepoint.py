@@ -16,8 +16,8 @@ from lakebed.model.actions import CleanMetadata, SavepointMetadata
 from lakebed.model.instant import Action, Instant, State
 from lakebed.services.reserved import Reserved
 from lakebed.storage.storage import joined
-from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
+from lakebed.timeline.retention import require_readable
 from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
 from lakebed.view.file_system_view import FileSystemView
@@ -28,7 +28,7 @@ def create_savepoint(client: MetaClient, control: Control, comment: str = "", at
     saved = _write_to_save(client, at)
     if client.timeline.find(saved.requested_time, Action.SAVEPOINT) in _completed(client):
         raise InvalidRequest(f"the write {saved.requested_time} has a savepoint already")
-    _refuse_cleaned(client, saved)
+    require_readable(client, saved.completion_time or "", f"the state at {saved.requested_time}")
     view, reserved = FileSystemView.of(client), Reserved.of(client)
     files = {
         partition: tuple(
@@ -100,18 +100,6 @@ def _write_to_save(client: MetaClient, at: str | None) -> Instant:
             hint=f"The oldest is {writes[0].requested_time}, the newest {writes[-1].requested_time}.",
         )
     return found
-
-
-def _refuse_cleaned(client: MetaClient, saved: Instant) -> None:
-    earliest = client.earliest_retained()
-    if earliest is None:
-        return
-    completed = client.completion_time(earliest) or earliest
-    if comparable(saved.completion_time or "") < comparable(completed):
-        raise InvalidRequest(
-            f"the state at {saved.requested_time} is no longer whole: older file versions were cleaned",
-            hint=f"The earliest write that can be saved is {earliest}.",
-        )
 
 
 def _taken_by_a_clean(client: MetaClient, body: SavepointMetadata) -> str | None:

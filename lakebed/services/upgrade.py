@@ -164,7 +164,7 @@ def _from_ten_to_nine(
         run_compaction(client, planned, control, runner, options=options, memory=memory)
     listed = native_logs(client)
     client = client.reload()  # after the listing: what is committed since cannot be in it
-    writes = client.completed_writes()
+    writes = client.timeline.completed.writes.in_completion_order()
     if writes:
         remove_files(client, _without_living(client, listed), control, retain=writes[-1])
     with control.lock.hold() as lease:

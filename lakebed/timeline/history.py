@@ -3,17 +3,17 @@
     history_files      _version_ and manifest_<N>: which files count
     history_reader     <minBegin>_<maxBegin>_<level>.parquet: rows of one file
     history_columns    rows as columns: order, ranges, instants
+    history_order      the newest actions first, file by file
     history_writer     how they come to be
 
 File names hold *begin* times, so a range of begins skips files by name and row groups by their statistics, while a
-range of completion times must look into all of them. Rows stay Arrow columns: nothing here makes an object per action
-unless instants themselves are asked for.
+range of completion times must look into all files that begin before it ends. Rows stay Arrow columns: nothing here
+makes an object per action unless instants themselves are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,7 +40,8 @@ from lakebed.timeline.history_columns import (
     within,
     words,
 )
-from lakebed.timeline.history_files import HistoryFile, current_files, files_within, newest_first
+from lakebed.timeline.history_files import HistoryFile, current_files, files_within
+from lakebed.timeline.history_order import newest_begun, newest_completed
 from lakebed.timeline.history_reader import HistoryReader
 from lakebed.timeline.timeline import Timeline
 
@@ -84,8 +85,8 @@ class History:
         return in_order(parts, TIMES_SCHEMA)
 
     def completed_within(self, start: str | None, end: str | None) -> pa.Table:
-        """The same columns for completions in (start, end]; every file is looked at, since names do not tell."""
-        return within(after(self.table(), COMPLETED, start), COMPLETED, None, end)
+        """The same columns for completions in (start, end]; names tell only which files begin too late."""
+        return within(after(self.table(None, end), COMPLETED, start), COMPLETED, None, end)
 
     def begins_within(self, start: str | None, end: str | None, actions: Sequence[Action]) -> list[str]:
         """Begins of the actions of these kinds that completed in (start, end]."""
@@ -103,10 +104,21 @@ class History:
         instants = instants_of(table)
         return Timeline(tuple(instants)) if ascends(table[REQUESTED]) else Timeline.of(instants)
 
-    def first_completed(self, actions: Sequence[Action]) -> Instant | None:
-        """The archived action of these kinds that became visible first."""
-        table = self.table()
-        table = table.filter(pc.is_in(table[ACTION], words(actions)))
+    def first_completed(self, actions: Sequence[Action], start: str | None = None) -> Instant | None:
+        """The archived action of these kinds that became visible first, behind `start`.
+
+        Nothing completes before it begins, so what began after the first of them was complete is not looked at.
+        """
+        kinds = words(actions)
+        high = None
+        for file in files_within(self.files, start, None):
+            times = after(self._reader.times(file, start, None), REQUESTED, start)
+            times = times.filter(pc.is_in(times[ACTION], kinds))
+            if times.num_rows:
+                high = pc.min(comparable_times(times[COMPLETED])).as_py()
+                break
+        table = self.completed_within(start, high)
+        table = table.filter(pc.is_in(table[ACTION], kinds))
         if not table.num_rows:
             return None
         completions = comparable_times(table[COMPLETED])
@@ -158,12 +170,13 @@ class History:
         for instant, metadata, _ in self.bodies(actions=actions):
             yield instant, _decoded(instant, State.COMPLETED, metadata)
 
-    def newest_first(self, actions: Sequence[Action]) -> Iterator[tuple[Instant, Callable[[], ActionBody | None]]]:
-        """Archived actions of these kinds by falling begin, with a way to their bodies; one file is read at a time."""
-        for file in newest_first(self.files):
-            alone = History(self.storage, (file,), self.version, self.folder)
-            for instant, metadata, _ in reversed(list(alone.bodies(actions=actions))):
-                yield instant, partial(_decoded, instant, State.COMPLETED, metadata)
+    def newest_first(self, actions: Sequence[Action], low: str | None = None) -> Iterator[Instant]:
+        """Archived actions of these kinds by falling begin, down to `low`; files are opened as they are needed."""
+        return newest_begun(self._reader, files_within(self.files, low, None), words(actions), low)
+
+    def newest_completed_first(self, actions: Sequence[Action], until: str | None = None) -> Iterator[Instant]:
+        """The same by falling completion, from `until` on."""
+        return newest_completed(self._reader, files_within(self.files, None, until), words(actions), until)
 
 
 def _decoded(instant: Instant, state: State, data: bytes | None) -> ActionBody | None:

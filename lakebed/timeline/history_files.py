@@ -94,11 +94,6 @@ def files_within(files: Sequence[HistoryFile], low: str | None, high: str | None
     return found
 
 
-def newest_first(files: Sequence[HistoryFile]) -> list[HistoryFile]:
-    """Files by falling last begin."""
-    return sorted(files, key=lambda file: comparable(file.name.max_time), reverse=True)
-
-
 def _current_version(storage: Storage, folder: str) -> int | None:
     path = f"{folder}/{VERSION_FILE}"
     try:

@@ -35,7 +35,7 @@ from lakebed.timeline.history_columns import (
 )
 from lakebed.timeline.history_files import HistoryFile
 
-_BEGIN = "instantTime"
+_BEGIN, _COMPLETION = "instantTime", "completionTime"
 SORTED_KEY = "lakebed.history.sorted"
 """Footer key of files whose rows ascend by begin throughout, so that row groups are found by halving."""
 
@@ -48,6 +48,7 @@ class HistoryReader:
         self.manifest = manifest
         self._footers: dict[str, pq.FileMetaData] = {}
         self._times: dict[tuple[str, tuple[int, ...] | None], pa.Table] = {}
+        self._bodies: tuple[str, int, pa.Table] | None = None
         self._lock = threading.Lock()
 
     def times(self, file: HistoryFile, low: str | None = None, high: str | None = None) -> pa.Table:
@@ -66,8 +67,16 @@ class HistoryReader:
             groups = [number for number in groups if self._has(file, number, actions, low, high)]
         if not groups:
             return BODIES_SCHEMA.empty_table()
-        table = within(self._read(file, BODIES_SCHEMA, groups), REQUESTED, low, high)
+        read = self._group_bodies(file, groups[0]) if len(groups) == 1 else self._read(file, BODIES_SCHEMA, groups)
+        table = within(read, REQUESTED, low, high)
         return table if actions is None else table.filter(pc.is_in(table[ACTION], actions))
+
+    def last_completion(self, file: HistoryFile) -> str | None:
+        """The greatest completion in a file by its footer; None where that does not tell."""
+        footer = self._footer(file)
+        found = [_statistics(footer, group, _COMPLETION) for group in range(footer.num_row_groups)]
+        times = [comparable(str(known.max)) for known in found if known is not None and not known.null_count]
+        return max(times, default=None) if len(times) == len(found) else None
 
     def stored(self, file: HistoryFile) -> Iterator[pa.Table]:
         """The rows a row group at a time, untouched: whoever copies them keeps words it does not know."""
@@ -88,8 +97,17 @@ class HistoryReader:
                 self._times[(file.path, groups)] = known
         return known
 
-    def _row_groups(self, file: HistoryFile, low: str | None, high: str | None) -> list[int]:
-        """The row groups that may hold begins in [low, high], by their statistics."""
+    def _group_bodies(self, file: HistoryFile, group: int) -> pa.Table:
+        """A row group with its bodies; the last one is kept, for neighbours are asked for one after the other."""
+        with self._lock:
+            known = self._bodies
+        if known is None or known[:2] != (file.path, group):
+            known = (file.path, group, self._read(file, BODIES_SCHEMA, (group,)))
+            with self._lock:
+                self._bodies = known
+        return known[2]
+
+    def _footer(self, file: HistoryFile) -> pq.FileMetaData:
         with self._lock:
             footer = self._footers.get(file.path)
         if footer is None:
@@ -97,6 +115,11 @@ class HistoryReader:
                 footer = parquet.metadata
             with self._lock:
                 self._footers[file.path] = footer
+        return footer
+
+    def _row_groups(self, file: HistoryFile, low: str | None, high: str | None) -> list[int]:
+        """The row groups that may hold begins in [low, high], by their statistics."""
+        footer = self._footer(file)
         groups = range(footer.num_row_groups)
         if SORTED_KEY.encode() in (footer.metadata or {}):
             first = bisect_left(groups, True, key=lambda number: not _is_below(footer, number, low))
@@ -146,7 +169,7 @@ def _is_below(footer: pq.FileMetaData, group: int, low: str | None) -> bool:
     """Whether all begins of a row group are known to lie before `low`."""
     if low is None:
         return False
-    statistics = _begin_statistics(footer, group)
+    statistics = _statistics(footer, group, _BEGIN)
     return statistics is not None and comparable(str(statistics.max)) < comparable(low)
 
 
@@ -154,11 +177,12 @@ def _is_above(footer: pq.FileMetaData, group: int, high: str | None) -> bool:
     """Whether all begins of a row group are known to lie behind `high`."""
     if high is None:
         return False
-    statistics = _begin_statistics(footer, group)
+    statistics = _statistics(footer, group, _BEGIN)
     return statistics is not None and comparable(str(statistics.min)) > comparable(high)
 
 
-def _begin_statistics(footer: pq.FileMetaData, group: int) -> pq.Statistics | None:
-    column = footer.row_group(group).column(0)
-    found = column.statistics if column.path_in_schema == _BEGIN else None
+def _statistics(footer: pq.FileMetaData, group: int, name: str) -> pq.Statistics | None:
+    """What a footer says about one of the two columns of times, which stand first."""
+    column = footer.row_group(group).column(0 if name == _BEGIN else 1)
+    found = column.statistics if column.path_in_schema == name else None
     return found if found is not None and found.has_min_max else None

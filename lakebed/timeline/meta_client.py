@@ -30,12 +30,10 @@ from lakebed.format.names import (
 from lakebed.format.timeline_files import decode_body
 from lakebed.model.actions import (
     ActionBody,
-    CleanMetadata,
     CommitMetadata,
     CompactionPlan,
     RequestedReplace,
     RestoreMetadata,
-    RestorePlan,
     RollbackMetadata,
     SavepointMetadata,
 )
@@ -49,6 +47,8 @@ from lakebed.timeline.table_properties import load_table_config
 from lakebed.timeline.timeline import Timeline
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
+_SERVICES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
+"""Operations, as commits name them, that rewrite rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,63 +277,23 @@ class MetaClient:
         """The same of archived replacecommits: their files may lie around until a clean comes by."""
         return _replacements(self.history.decoded((Action.REPLACE_COMMIT,)))
 
-    def earliest_retained(self) -> str | None:
-        """The begin up to which cleans may have deleted older versions; earlier times cannot be travelled to."""
-        found = self._retained()
-        return found[0] if found is not None else None
-
-    def is_whole_before(self, begin: str) -> bool:
-        """Whether the state that a write found is still there, as far as cleans tell.
-
-        A clean by commits leaves the versions that the earliest retained write replaced; others may not.
-        """
-        found = self._retained()
-        if found is None:
-            return True
-        retained, has_more = found
-        return comparable(begin) > comparable(retained) or (has_more and begin == retained)
-
-    def _retained(self) -> tuple[str, bool] | None:
-        """The earliest write whose state is whole, and whether the state before it is, too."""
-        for clean, body in self._cleans():
-            if isinstance(body, CleanMetadata) and (limit := body.earliest_to_retain or body.extra.get(EARLIEST_KEY)):
-                restored = self._restored_to(clean, limit)
-                return restored, restored == limit and EARLIEST_KEY not in body.extra
-        return None
-
-    def _cleans(self) -> Iterator[tuple[Instant, ActionBody | None]]:
-        """Completed cleans, newest first."""
-        for instant in reversed(self.timeline.completed.of_actions(Action.CLEAN).instants):
-            yield instant, self.body(instant)
-        for instant, body in self.history.newest_first((Action.CLEAN,)):
-            yield instant, body()
-
-    def _restored_to(self, clean: Instant, limit: str) -> str:
-        """The limit of a clean, or the savepoint before it to which the table went back since."""
-        for restore in self.timeline.completed.of_actions(Action.RESTORE):
-            plan = self.plan(restore)
-            later = comparable(restore.completion_time or "") > comparable(clean.completion_time or "")
-            if later and isinstance(plan, RestorePlan) and plan.savepoint:
-                limit = min(limit, plan.savepoint, key=comparable)
-        return limit
-
     # Schemas
 
     def schema_json(self, at: str | None = None) -> str | None:
         """Avro text of the table's schema: that of the newest completed write (by `at`) that carries one.
 
-        A table service rewrites what others wrote: its report tells the schema of its plan, perhaps an older one than
-        the table's, and counts only where no write is left to ask.
+        Newest is what completed last. A table service rewrites what others wrote: its report tells the schema of its
+        plan, perhaps an older one than the table's, and counts only where no write is left to ask.
         """
         rewritten = None
-        for instant in reversed(self.timeline.completed.of_actions(*_WRITES).instants):
+        for instant in reversed(self.timeline.of_actions(*_WRITES).in_completion_order()):
             body = self.body(instant) if _is_by(instant, at) else None
             if schema := _schema_of(body):
                 if not _rewrites(body):
                     return schema
                 rewritten = rewritten or schema
-        for instant, read in self.history.newest_first(_WRITES):
-            body = read() if _is_by(instant, at) else None
+        for instant in self.history.newest_completed_first(_WRITES, at):
+            body = self.body(instant)
             if (schema := _schema_of(body)) and not _rewrites(body):
                 return schema
         return rewritten or self.config.create_schema or None
@@ -351,11 +311,6 @@ class MetaClient:
         return None
 
 
-EARLIEST_KEY = "lakebed.earliest.retained"
-"""Where a clean says from which write on states are whole, if it may have taken what that write replaced: Hudi's own
-record has no word for that, and none at all for cleans by file versions."""
-
-
 def _is_by(instant: Instant, at: str | None) -> bool:
     return at is None or comparable(instant.completion_time or "") <= comparable(at)
 
@@ -368,11 +323,8 @@ def _schema_of(body: ActionBody | None) -> str | None:
     return body.schema_json if isinstance(body, CommitMetadata) else None
 
 
-_REWRITES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
-
-
 def _rewrites(body: ActionBody | None) -> bool:
-    return isinstance(body, CommitMetadata) and (body.compacted or (body.operation or "").upper() in _REWRITES)
+    return isinstance(body, CommitMetadata) and (body.compacted or (body.operation or "").upper() in _SERVICES)
 
 
 def _timeline_folder(config: TableConfig) -> str:

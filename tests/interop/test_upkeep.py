@@ -102,7 +102,9 @@ def test_hudi_goes_on_where_a_clean_and_an_archive_round_left_off(hudi: HudiPeer
     assert by_hudi(hudi, path) == wanted
     assert by_hudi_rs(path, tmp_path / "rows.arrow") == wanted
 
-    retained = client(path).earliest_retained()
+    clean = client(path).body(cleaned)
+    assert isinstance(clean, CleanMetadata)
+    retained = clean.earliest_to_retain
     assert retained == begins(path)[-4]
     for begin in begins(path)[-4:]:
         assert by_lakebed(path, begin) == states[begin]
@@ -113,9 +115,7 @@ def test_hudi_goes_on_where_a_clean_and_an_archive_round_left_off(hudi: HudiPeer
     time = archived["columns"].index("commit_time")
     assert {row[time] for row in archived["rows"]} == {i.requested_time for i in gone if i.action.adds_files}
     shown = hudi.sql(f"CALL show_cleans(table => 'upkeep_{kind}')")
-    body = client(path).body(cleaned)
-    assert isinstance(body, CleanMetadata)
-    assert [row[shown["columns"].index("total_files_deleted")] for row in shown["rows"]] == [body.total_files_deleted]
+    assert [row[shown["columns"].index("total_files_deleted")] for row in shown["rows"]] == [clean.total_files_deleted]
     assert [row[shown["columns"].index("earliest_commit_to_retain")] for row in shown["rows"]] == [retained]
 
     keep = {"hoodie.clean.commits.retained": "2", "hoodie.keep.min.commits": "3", "hoodie.keep.max.commits": "4"}

@@ -14,7 +14,7 @@ from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import FileInfo
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.history import History
-from lakebed.timeline.history_files import HistoryFile, current_files, files_of, files_within, newest_first
+from lakebed.timeline.history_files import HistoryFile, current_files, files_of, files_within
 
 FOLDER = ".hoodie/timeline/history"
 
@@ -101,8 +101,6 @@ def test_files_within_a_range(spans: list[list[str]], low: str | None, high: str
         and (high is None or comparable(file.name.min_time) <= comparable(high))
     ]
     assert files_within(files, low, high) == kept
-    ends = [comparable(file.name.max_time) for file in newest_first(files)]
-    assert ends == sorted(ends, reverse=True)
 
 
 def test_a_name_that_is_none() -> None:

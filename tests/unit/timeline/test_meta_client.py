@@ -88,8 +88,6 @@ def test_times_to_travel_to(golden: Golden) -> None:
     assert client.resolve_time("20261115102815294") == "20261115102816707"
     assert client.resolve_time("20261115102840198") == "20261115102840198"
     assert client.resolve_time("2026-11-15 10:28:40") == "20261115102840000"
-    assert client.earliest_retained() == "20261115102840197"
-    assert opened(golden("mor_avro_v9")).earliest_retained() is None
 
 
 def test_plans_and_replacements(golden: Golden) -> None:
