@@ -24,6 +24,7 @@ from lakebed.datafile.log_writer import LogSpec, LogWriter
 from lakebed.datafile.log_writer_v1 import InlineLogWriter
 from lakebed.datafile.log_writer_v2 import NativeLogWriter
 from lakebed.datafile.writers import (
+    STATES_UNIQUE,
     BaseFileWriter,
     FileSchema,
     RollingBaseWriter,
@@ -165,7 +166,8 @@ def _merge(
             if is_sorted
             else hash_merge(with_batch, context.shape.rule, wanted, memory=context.memory)
         )
-    with _open_base(context, target, token, 0, is_sorted, io_type=MarkerType.MERGE) as writer:
+    repeats = runs[0].may_repeat or context.keeps_known
+    with _open_base(context, target, token, 0, is_sorted, io_type=MarkerType.MERGE, repeats=repeats) as writer:
         for batch in merged:
             replaced.add(batch, numbers.is_new(batch))
             writer.write(numbers.stamp(batch))
@@ -261,6 +263,8 @@ def _open_base(
     number: int,
     is_sorted: bool,
     io_type: MarkerType = MarkerType.CREATE,
+    *,
+    repeats: bool | None = None,
 ) -> BaseFileWriter:
     group = target.file_group
     if number:
@@ -276,6 +280,8 @@ def _open_base(
         is_sorted=is_sorted,
         bloom_filter=context.bloom_filter,
         populate_meta_fields=context.populate_meta_fields,
+        may_repeat=bool(repeats),
+        footer=STATES_UNIQUE if repeats is False and not is_sorted else None,
     )
 
 
