@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import InvalidRequest
+from lakebed.model.joined import value_chunks
 from lakebed.model.nested_cast import cast_column
 from lakebed.model.schema import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME
-from lakebed.model.schema_evolution import decoded
 
 _SAMPLE_ROWS = 4096
 _DISTINCT_SHARE = 1 / 3
@@ -171,7 +171,7 @@ def alike(batches: Sequence[pa.RecordBatch], schema: pa.Schema | None) -> pa.Tab
             coded = [part if pa.types.is_dictionary(part.type) else part.dictionary_encode() for part in parts]
             columns.append(_only_used(pa.chunked_array(coded).unify_dictionaries()))
         else:
-            columns.append(pa.chunked_array([decoded(part) for part in parts]))
+            columns.append(pa.chunked_array([chunk for part in parts for chunk in value_chunks(part)]))
     first = batches[0].schema
     fields = [field.with_type(column.type) for field, column in zip(first, columns, strict=True)]
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
@@ -184,7 +184,8 @@ def _only_used(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """
     values = column.chunk(0).dictionary
     if values.null_count or len(values.unique()) < len(values):
-        return pa.chunked_array([decoded(chunk) for chunk in column.chunks]).dictionary_encode()
+        plain = [part for chunk in column.chunks for part in value_chunks(chunk)]
+        return pa.chunked_array(plain).dictionary_encode()
     used = np.zeros(len(values), np.bool_)
     for chunk in column.chunks:
         places = chunk.indices.drop_null()

@@ -18,15 +18,20 @@ _LEADS = ((0xEE, 0xFE), (0xEF, 0xFF))
 
 
 class KeyBounds:
-    """Grows with every batch of keys; with `is_sorted` keys must ascend strictly, which is checked unless trusted."""
+    """Grows with every batch of keys; with `is_sorted` keys must ascend strictly, which is checked unless trusted.
 
-    def __init__(self, label: str, *, is_sorted: bool, trusted: bool = False) -> None:
+    With `may_repeat` a key may follow itself, which `repeats` then tells.
+    """
+
+    def __init__(self, label: str, *, is_sorted: bool, trusted: bool = False, may_repeat: bool = False) -> None:
         self.min: str | None = None
         self.max: str | None = None
         self.java_min: str | None = None
         self.java_max: str | None = None
         self._is_sorted = is_sorted
         self._trusted = trusted
+        self._may_repeat = may_repeat
+        self.repeats = False
         self._label = label
 
     def add(self, keys: pa.Array) -> None:
@@ -50,11 +55,22 @@ class KeyBounds:
     def _check(self, keys: pa.Array) -> None:
         first = keys[0].as_py()
         if self.max is not None and first <= self.max:
-            raise self._disorder(self.max, first)
-        ascends = pc.less(keys.slice(0, len(keys) - 1), keys.slice(1))
+            self._allow_repeat(self.max, first)
+        before, after = keys.slice(0, len(keys) - 1), keys.slice(1)
+        ascends = pc.less(before, after)
+        if ascends.true_count == len(ascends):
+            return
+        if self._may_repeat:
+            self.repeats = True
+            ascends = pc.less_equal(before, after)
         if ascends.true_count != len(ascends):
             row = int(pc.index(ascends, False).as_py())
             raise self._disorder(keys[row].as_py(), keys[row + 1].as_py())
+
+    def _allow_repeat(self, before: str, after: str) -> None:
+        if before != after or not self._may_repeat:
+            raise self._disorder(before, after)
+        self.repeats = True
 
     def _disorder(self, before: str, after: str) -> InvalidRequest:
         what = f"the key {after!r} is there twice" if before == after else f"the key {after!r} comes after {before!r}"

@@ -25,6 +25,7 @@ class OrcSource:
     """The same face as `ParquetSource`; its row groups are stripes."""
 
     is_sorted = False
+    has_unique_keys = False
 
     def __init__(
         self,

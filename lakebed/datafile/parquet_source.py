@@ -34,6 +34,9 @@ from lakebed.model.schema_evolution import Renames
 SORTED_KEY = "lakebed.sorted"
 SORTED_UTF8 = "utf8"
 SORTED_BY_MADE_KEY = "utf8, keys made from columns"
+UNIQUE_KEY = "lakebed.unique"
+UNIQUE = "keys"
+"""Said by files that are not sorted, and in which no key comes twice all the same."""
 READ_BUFFER = 128 * 1024
 _NUMBER_BYTES = 4
 """Of a place in a dictionary."""
@@ -145,6 +148,11 @@ class ParquetSource:
     def is_sorted_by_made_key(self) -> bool:
         """Whether rows ascend by a key that no column holds."""
         return self.footer.get(SORTED_KEY) == SORTED_BY_MADE_KEY
+
+    @cached_property
+    def has_unique_keys(self) -> bool:
+        """Whether the file says that no key comes twice."""
+        return self.is_sorted or self.footer.get(UNIQUE_KEY) == UNIQUE
 
     @cached_property
     def key_range(self) -> KeyRange | None:

@@ -141,6 +141,10 @@ class ParquetEncoder:
         self._sink.detach()
         return column_summaries(writer.writer.metadata, self._schema)
 
+    def drop_mark(self) -> None:
+        """Rows ascend, but a key came twice: readers of the mark rely on every key being there once."""
+        self._mark = None
+
     def abort(self) -> None:
         self._sink.detach()
         self._gathered = []

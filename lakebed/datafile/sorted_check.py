@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow.compute as pc
+
 from lakebed.datafile.base_file import open_base_file
 from lakebed.datafile.key_bounds import KeyBounds
 from lakebed.datafile.log_file import has_parquet_content, open_log_file, parquet_source
@@ -18,6 +20,7 @@ from lakebed.format.bloom_filter import FOOTER_KEY, MAX_KEY, MIN_KEY, TYPE_CODE_
 from lakebed.format.log_block import BlockKind
 from lakebed.format.names import parse_log_file
 from lakebed.model.finding import Finding, Severity
+from lakebed.model.joined import concat
 from lakebed.model.record_key import KeyGenerator, record_key_array
 from lakebed.model.schema import RECORD_KEY
 from lakebed.storage.storage import Storage
@@ -73,6 +76,8 @@ def _check_source(
             yield Finding(MARKED, Severity.ERROR, path, what, _REWRITE)
         elif require_mark:
             yield Finding(MARKED, Severity.WARNING, path, "readers must sort the file's rows each time", _REWRITE)
+        if source.has_unique_keys:
+            yield from _check_unique(source, path, generator)
         return
     if source.is_sorted_by_made_key and generator is None:
         what = "the footer says that rows ascend by keys which are not stored, but the table stores them"
@@ -103,6 +108,18 @@ def _check_source(
         if told is not None and told != true:
             what = f"the footer says {name}={told!r}, the rows say {true!r}"
             yield Finding(KEY_MARKS, Severity.ERROR, path, what, _REWRITE)
+
+
+def _check_unique(source: ParquetSource, path: str, generator: KeyGenerator | None) -> Iterator[Finding]:
+    columns = [RECORD_KEY] if generator is None else list(generator.columns)
+    keys = [
+        batch.column(0) if generator is None else record_key_array(generator, batch)
+        for batch in source.batches(columns)
+    ]
+    repeated = source.num_rows - (pc.count_distinct(concat(keys)).as_py() if keys else 0)
+    if repeated:
+        what = f"the footer says that no key comes twice, but {repeated} rows repeat one"
+        yield Finding(KEY_MARKS, Severity.ERROR, path, what, _REWRITE)
 
 
 def _check_statistics(group: RowGroup, held: KeyBounds, path: str) -> Iterator[Finding]:

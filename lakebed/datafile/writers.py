@@ -18,6 +18,7 @@ import pyarrow as pa
 from lakebed.config.write_options import FileOptions
 from lakebed.datafile.column_encoding import ColumnSummary, aligned
 from lakebed.datafile.key_bounds import KeyBounds
+from lakebed.datafile.parquet_source import UNIQUE, UNIQUE_KEY
 from lakebed.datafile.parquet_writer import PARQUET, ParquetEncoder
 from lakebed.datafile.write_queue import WriteQueue
 from lakebed.errors import InvalidRequest
@@ -39,6 +40,8 @@ from lakebed.model.schema import (
 from lakebed.storage.storage import Storage, joined
 
 AVRO_SCHEMA_KEY = "parquet.avro.schema"
+STATES_UNIQUE: Mapping[str, str] = {UNIQUE_KEY: UNIQUE}
+"""For the footer of a file that is not sorted and in which no key comes twice: that need not be found out again."""
 _MODEL_KEYS = {"writer.model.name": "avro"}
 
 
@@ -106,6 +109,8 @@ class WrittenFile:
 class BaseFileWriter:
     """One base file. `is_sorted` is a promise that is checked; `bloom_filter` overrides the option's empty default.
 
+    With `may_repeat` (rows of a base file that others wrote) a key may come twice, and the file is then not marked.
+
     Without `populate_meta_fields` the meta columns stay empty; rows must bring their keys all the same where they are
     to be sorted.
     """
@@ -121,6 +126,7 @@ class BaseFileWriter:
         bloom_filter: bool | None = None,
         populate_meta_fields: bool = True,
         footer: Mapping[str, str] | None = None,
+        may_repeat: bool = False,
     ) -> None:
         options = options or FileOptions()
         name = BaseFileName(target.file_group.file_id, target.write_token, target.instant_time, PARQUET).render()
@@ -133,7 +139,7 @@ class BaseFileWriter:
         self._is_sorted = is_sorted
         self._footer = dict(footer or {})
         self._constants = place_columns(target, name) if populate_meta_fields else UNFILLED
-        self._bounds = KeyBounds(self.path, is_sorted=is_sorted)
+        self._bounds = KeyBounds(self.path, is_sorted=is_sorted, may_repeat=may_repeat)
         self._bloom = _bloom_builder(options) if populate_meta_fields and _wants_bloom(options, bloom_filter) else None
         self._output = storage.open_output(self.path)
         self._encoder = ParquetEncoder(
@@ -171,6 +177,8 @@ class BaseFileWriter:
         """Publish the file."""
         try:
             self._queue.finish()
+            if self._bounds.repeats:
+                self._encoder.drop_mark()
             columns = self._encoder.close(self._footer_entries())
             size = self._output.tell()
             self._output.close()

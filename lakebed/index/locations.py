@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.vectors import index_array_with_nulls
+from lakebed.model.joined import concat_chunks
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 from lakebed.runner import Runner
 from lakebed.timeline.meta_client import MetaClient
@@ -33,6 +34,8 @@ INSTANT = "_lakebed_instant"
 OLD_PARTITION = "_lakebed_old_partition"
 OLD_FILE_ID = "_lakebed_old_file_id"
 LOCATION_COLUMNS = (FILE_ID, INSTANT, OLD_PARTITION, OLD_FILE_ID)
+ROWS_AT_ONCE = 1 << 20
+"""Rows that get their location columns together: names of places take up to a thousand bytes each."""
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -90,14 +93,30 @@ def with_places(rows: pa.Table, places: Places, *, is_global: bool = False, move
     partition as a new key and the old place is named for the delete; otherwise it goes where the key is, and its
     partition path changes (the writer sees to it that its partition columns follow).
     """
-    found = index_array_with_nulls(places.of_row)
-    partitions, file_ids, instants = (
-        _column(places, name).take(found) for name in ("partition_path", "file_id", "instant_time")
-    )
+    names = ("partition_path", "file_id", "instant_time")
+    known = [_column(places, name) for name in names]
+    parts = [
+        _placed(rows.slice(start, ROWS_AT_ONCE), known, places.of_row[start : start + ROWS_AT_ONCE], is_global, moves)
+        for start in range(0, max(1, rows.num_rows), ROWS_AT_ONCE)
+    ]
+    return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+
+
+def nowhere(rows: pa.Table) -> pa.Table:
+    """The rows with location columns that say nothing: all keys are new."""
+    for name in LOCATION_COLUMNS:
+        rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.string()))
+    return rows
+
+
+def _placed(rows: pa.Table, known: list[pa.Array], of_row: Ints, is_global: bool, moves: bool) -> pa.Table:
+    """Some rows with their location columns: the names of few places, repeated for all rows, outgrow a column."""
+    found = index_array_with_nulls(of_row)
+    partitions, file_ids, instants = (column.take(found) for column in known)
     nothing = pa.nulls(rows.num_rows, pa.string())
     old_partitions = old_file_ids = nothing
     if is_global:
-        stated = _flat(rows.column(PARTITION_PATH))
+        stated = concat_chunks(rows.column(PARTITION_PATH))
         moved = pc.fill_null(pc.not_equal(partitions, stated), False)
         if moves:
             old_partitions = pc.if_else(moved, partitions, nothing)
@@ -112,22 +131,14 @@ def with_places(rows: pa.Table, places: Places, *, is_global: bool = False, move
 
 
 def distinct(rows: pa.Table, column: str) -> tuple[pa.Array, Ints]:
-    """The distinct values of a text column, and for each row the number of its value."""
-    encoded = _flat(rows.column(column)).dictionary_encode()
+    """The distinct values of a text column (64-bit offsets if need be), and for each row the number of its value."""
+    encoded = concat_chunks(rows.column(column)).dictionary_encode()
     return encoded.dictionary, np.asarray(encoded.indices.cast(pa.int64()))
 
 
 def distinct_keys(rows: pa.Table) -> tuple[pa.Array, Ints]:
     """The distinct record keys, and for each row the number of its key."""
     return distinct(rows, RECORD_KEY)
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    """One array; 64-bit offsets only where the texts need them."""
-    if column.nbytes >= 1 << 31:
-        column = column.cast(pa.large_string())
-    flat = column.combine_chunks()
-    return pa.concat_arrays(flat.chunks) if isinstance(flat, pa.ChunkedArray) else flat
 
 
 def _column(places: Places, name: str) -> pa.Array:

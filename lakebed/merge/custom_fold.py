@@ -17,7 +17,8 @@ from lakebed.errors import InvalidRequest
 from lakebed.merge.fold import Groups, Verdict
 from lakebed.merge.record_merger import RecordMerger
 from lakebed.merge.vectors import Bools, Ints, index_array, index_array_with_nulls
-from lakebed.merge.window import Window, concat_chunks, marked
+from lakebed.merge.window import Window, marked
+from lakebed.model.joined import concat, concat_chunks
 from lakebed.model.nested_cast import cast_column
 
 
@@ -78,9 +79,9 @@ def _fill_absent(window: Window, runs: Ints, older: pa.Table, newer: pa.Table, a
         has = np.array([name in present for present in facts.columns], np.bool_)
         absent = partial & ~has[runs]
         if absent.any():
-            both = pa.concat_arrays([concat_chunks(older.column(name)), concat_chunks(newer.column(name))])
+            both = concat([concat_chunks(older.column(name)), concat_chunks(newer.column(name))])
             at = np.where(absent, np.arange(len(runs)), len(runs) + np.arange(len(runs)))
-            columns.append(both.take(index_array_with_nulls(at)))
+            columns.append(both.take(index_array_with_nulls(at)).cast(newer.schema.field(name).type))
         else:
             columns.append(newer.column(name))
     return pa.table(columns, schema=newer.schema)

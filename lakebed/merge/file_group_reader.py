@@ -38,14 +38,16 @@ class FileGroupReader(SliceRuns):
     """Whether text that came behind small dictionaries may go out so: for whoever writes it to a file again."""
 
     # ------------------------------------------------------------------ the rows of a split
-    def read(self, split: ReadSplit, counters: ReadCounters | None = None) -> Iterator[pa.RecordBatch]:
-        """The merged rows of a slice that the query asks for."""
+    def read(
+        self, split: ReadSplit, counters: ReadCounters | None = None, footers: Footers | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The merged rows of a slice that the query asks for. `footers` are those known of files below logs."""
         wanted = self.columns(self.schema.names or self.shape.schema.names[:1])  # rows without columns have no number
         piece = split.slice
         if not piece.log_files:
             merged = self._base_rows(piece, wanted, counters)
         else:
-            merged = self._merged_rows(piece, wanted, counters)
+            merged = self._merged_rows(piece, wanted, counters, footers)
         with none_missing():
             for batch in merged:
                 yield from self.asked_for(batch)
@@ -135,10 +137,11 @@ class FileGroupReader(SliceRuns):
         yield from (self.keyed(opened, piece) if is_made(wanted.names) else opened)(self.options.batch_rows)
 
     def _merged_rows(
-        self, piece: FileSlice, wanted: pa.Schema, counters: ReadCounters | None
+        self, piece: FileSlice, wanted: pa.Schema, counters: ReadCounters | None, footers: Footers | None
     ) -> Iterator[pa.RecordBatch]:
         is_lsm = self.shape.layout == LSM_TREE
-        runs = self.runs(piece, wanted, counters, encoded=is_lsm and self.shape.rule.picks_whole_records)
+        encoded = is_lsm and self.shape.rule.picks_whole_records
+        runs = self.runs(piece, wanted, counters, encoded=encoded, footers=footers)
         memory, rule, buffer = merge_share(self.options.memory, len(runs)), self.shape.rule, self.options.read_buffer
         if is_lsm:
             yield from sorted_merge(runs, rule, wanted, memory=memory, read_buffer=buffer, encoded=self.encoded)

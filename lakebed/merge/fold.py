@@ -10,6 +10,9 @@ a closed form over segments (`numpy.ufunc.reduceat`):
 
 One exception to "the later one of equals": a base row of a later commit than the log row it ties with stays (writers
 that do not block each other may compact in between, and the answer must not depend on when).
+
+A base file that others wrote may repeat a key. While no log has a say, its rows stay as they are, all of them; once one
+has, the base rows of that key are versions like any other, in file order, below those of the logs.
 """
 
 from __future__ import annotations
@@ -116,7 +119,9 @@ def _decide_ties(window: Window, groups: Groups, ranks: Ints) -> Ints:
     is_base = window.facts.is_base[groups.runs]
     if not is_base.any() or not window.has(COMMIT_TIME):
         return ranks
-    base = groups.last(is_base)[groups.group]
+    lowest = np.iinfo(np.int64).min
+    best = np.maximum.reduceat(np.where(is_base, ranks, lowest), groups.starts)
+    base = groups.last(is_base & (ranks == best[groups.group]))[groups.group]
     tied = np.flatnonzero((base >= 0) & ~is_base & (ranks == ranks[base]))
     if not len(tied):
         return ranks

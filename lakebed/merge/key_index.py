@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakebed.merge.keys import Keys, equal_keys
+from lakebed.merge.keys import Keys
 from lakebed.merge.vectors import Bools, Heads, Ints, index_array, text_buffers, truths
 
 _SEEDS = (0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F, 0x1656_67B1_9E37_79F9, 0x2545_F491_4F6C_DD1D)
@@ -56,6 +57,9 @@ class KeyIndex:
         self._perhaps: Bools = np.zeros(1 << bits, np.bool_)
         self._perhaps[(self._sorted >> self._shift).astype(np.int64)] = True
 
+    def __len__(self) -> int:
+        return len(self._keys)
+
     def find(self, wanted: pa.Array) -> Ints:
         """For every wanted key its place in the list, or -1."""
         found = np.full(len(wanted), -1, np.int64)
@@ -70,8 +74,7 @@ class KeyIndex:
         at = np.minimum(at, len(self._sorted) - 1)
         same = self._sorted[at] == hashes[perhaps]
         perhaps, at = perhaps[same], self._order[at[same]]
-        both = pa.concat_arrays([wanted.take(index_array(perhaps)), self._keys.take(index_array(at))])
-        pairs = np.arange(len(perhaps))
-        equal = truths(equal_keys(both, pairs, pairs + len(perhaps)))
+        known = self._keys.take(index_array(at))
+        equal = truths(pc.equal(wanted.take(index_array(perhaps)).cast(known.type), known))
         found[perhaps[equal]] = at[equal]
         return found

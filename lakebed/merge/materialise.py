@@ -22,7 +22,8 @@ import pyarrow as pa
 from lakebed.merge.record_merger import Op
 from lakebed.merge.runs import OP_COLUMN
 from lakebed.merge.vectors import Ints, index_array, index_array_with_nulls, take
-from lakebed.merge.window import Window, concat, encodes
+from lakebed.merge.window import Window, encodes
+from lakebed.model.joined import concat, is_wider, narrowed, values
 
 _SLICE_ROWS = 1024  # shorter stretches are cheaper to copy than to hand out as batches of their own
 
@@ -62,8 +63,11 @@ def slice_out(batch: pa.RecordBatch, schema: pa.Schema, op: Op = Op.ROW, *, enco
 
 
 def _as_wanted(column: pa.Array, wanted: pa.Field, encoded: bool) -> pa.Array:
-    if column.type == wanted.type or (encoded and encodes(column, wanted.type)):
+    """A column in the type it goes out in; 64-bit offsets stay until the rows are cut to fit."""
+    if column.type == wanted.type or is_wider(column.type, wanted.type):
         return column
+    if encodes(column, wanted.type):
+        return column if encoded else values(column)
     return column.cast(wanted.type)
 
 
@@ -76,6 +80,11 @@ def materialise(
     window: Window, chosen: Chosen, schema: pa.Schema, *, encoded: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """The chosen rows as batches."""
+    for batch in _batches(window, chosen, schema, encoded=encoded):
+        yield from narrowed(batch, schema)
+
+
+def _batches(window: Window, chosen: Chosen, schema: pa.Schema, *, encoded: bool) -> Iterator[pa.RecordBatch]:
     rows = chosen.rows
     if not len(rows):
         return

@@ -60,13 +60,13 @@ def merge_order(
     """The same, and for every living row in key order the number of its run, oldest run 0: how the rows interleave."""
     if len(runs) > MOST_ORDERED:
         raise InvalidRequest(f"the order of more than {MOST_ORDERED} runs does not fit a byte")
-    order: list[Numbers] = []
+    order = bytearray()
     vectors = _merged(runs, rule, memory, read_buffer, order)
-    return vectors, np.concatenate(order) if order else np.zeros(0, np.uint8)
+    return vectors, np.frombuffer(order, np.uint8)
 
 
 def _merged(
-    runs: Sequence[Run], rule: MergeRule, memory: int, read_buffer: int, order: list[Numbers] | None
+    runs: Sequence[Run], rule: MergeRule, memory: int, read_buffer: int, order: bytearray | None
 ) -> list[MergeVector]:
     if not rule.picks_whole_records or any(run.is_partial for run in runs):
         raise InvalidRequest(
@@ -81,21 +81,21 @@ def _merged(
     ]
     facts = RunFacts(counted, rule, pa.schema([]))
     merge = WindowMerge(facts, facts.schema, keep_deletes=False)
-    dead: list[list[Ints]] = [[] for _ in ordered]
+    dead = [_DeadRows() for _ in ordered]
     with Spill() as spill:
         sources = open_sources(counted, facts, spill, memory=memory, read_buffer=read_buffer)
         for window in windows(sources, facts, most_bytes=work_share(memory)):
             alive = _living_rows(merge, window)
             if order is not None:
-                order.append(window.run_numbers(alive).astype(np.uint8))
+                order += window.run_numbers(alive).astype(np.uint8).tobytes()
             if len(alive) < window.num_rows:
                 gone = _others(alive, window.num_rows)
                 positions = numbers(window.take(ROW_COLUMN, gone), np.int64)
                 owners = window.run_numbers(gone)
                 for number in np.unique(owners).tolist():
-                    dead[number].append(positions[owners == number])
+                    dead[number].add(positions[owners == number])
     place = {id(run): number for number, run in enumerate(ordered)}
-    vectors = [_vector(rows, parts) for rows, parts in zip(counts, dead, strict=True)]
+    vectors = [found.vector(rows) for rows, found in zip(counts, dead, strict=True)]
     return [vectors[place[id(run)]] for run in runs]
 
 
@@ -128,8 +128,29 @@ def _with_positions(
     return open_rows
 
 
-def _vector(rows: int, parts: list[Ints]) -> MergeVector:
-    dead = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-    bits = np.zeros((rows + 63) // 64 * 64, np.bool_)
-    bits[dead] = True
-    return MergeVector(rows, len(dead), np.packbits(bits, bitorder="little").view(np.uint64))
+class _DeadRows:
+    """The dead rows of a run while they turn up, window after window: a bit for every row up to the last of them."""
+
+    def __init__(self) -> None:
+        self._words: Heads = np.zeros(0, np.uint64)
+        self._count = 0
+
+    def add(self, rows: Ints) -> None:
+        """Rows that were not added before."""
+        words = rows >> 6
+        needed = int(words.max(initial=-1)) + 1
+        if needed > len(self._words):
+            self._words = _resized(self._words, max(needed, len(self._words) * 5 // 4))
+        np.bitwise_or.at(self._words, words, np.uint64(1) << (rows & 63).astype(np.uint64))
+        self._count += len(rows)
+
+    def vector(self, rows: int) -> MergeVector:
+        """What is known when all rows of the run have been read."""
+        return MergeVector(rows, self._count, _resized(self._words, (rows + 63) // 64))
+
+
+def _resized(words: Heads, count: int) -> Heads:
+    resized = np.zeros(count, np.uint64)
+    kept = min(count, len(words))
+    resized[:kept] = words[:kept]
+    return resized

@@ -37,11 +37,22 @@ class Run:
     label: str | None = None
     nbytes: int | None = None
     """What all rows take in memory, where that is known: an unsorted run that fits is sorted in one piece."""
+    open_keys: Callable[[int], Iterator[pa.RecordBatch]] | None = None
+    """The same rows with nothing but their key, where that is cheaper to read."""
+    is_unique: bool = False
+    """Whether no key comes twice, though rows are not sorted; sorted runs never repeat a key."""
+    most_rows: int | None = None
+    """No more rows than so many, where that is known before they are read."""
 
     @property
     def is_base(self) -> bool:
-        """Age 0 is the base file: its rows are never tombstones, and its duplicates are nobody's business."""
+        """Age 0 is the base file: its rows are never tombstones, and one that others wrote may repeat a key."""
         return self.age == 0
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether a key may come twice."""
+        return not (self.is_sorted or self.is_unique)
 
     @property
     def name(self) -> str:

@@ -28,14 +28,17 @@ from lakebed.merge.table_shape import TableShape
 from lakebed.model.files import BaseFile, FileSlice
 from lakebed.model.instant import comparable
 from lakebed.model.internal_schema import SCHEMA_ID
+from lakebed.model.joined import plain_parts
 from lakebed.model.key_range import KeyRange
 from lakebed.model.predicate import Predicate
 from lakebed.model.record_key import record_key_array
 from lakebed.model.schema import COMMIT_TIME, IS_DELETED, OPERATION, PARTITION_PATH, RECORD_KEY, avro_to_arrow
-from lakebed.model.schema_evolution import Renames, plain, resolve
+from lakebed.model.schema_evolution import Renames, resolve
 from lakebed.storage.storage import Storage
 
 OpenRows = Callable[[int], Iterator[pa.RecordBatch]]
+LEAST_RECORD = 4
+"""Bytes of a record in a block, at least: its length is written before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ class SliceRuns:
             with open_base_file(self.storage, base, encoded=texts, footers=footers) as source:
                 is_sorted = source.is_sorted
                 row_bytes = source.row_bytes(_in_file(columns.names, names)) if sized else None
+                most_rows, is_unique = source.num_rows, source.has_unique_keys
             found.append(
                 Run(
                     age=0,
@@ -96,6 +100,11 @@ class SliceRuns:
                     instant_time=base.instant_time,
                     row_bytes=row_bytes,
                     label=base.path,
+                    open_keys=self.keyed(
+                        lambda rows: self.open_base(piece, self._key_columns(), rows, None, footers), piece
+                    ),
+                    is_unique=is_unique,
+                    most_rows=most_rows,
                 )
             )
         found += [
@@ -137,6 +146,11 @@ class SliceRuns:
             scan.require_intact()
         return scan
 
+    def may_repeat_keys(self, base: BaseFile) -> bool:
+        """Whether a base file does not say that every key is there once."""
+        with open_base_file(self.storage, base) as source:
+            return not source.has_unique_keys
+
     def open_base(
         self,
         piece: FileSlice,
@@ -164,7 +178,7 @@ class SliceRuns:
                 key_range=self.key_range,
             )
             for batch in batches:
-                yield project(batch) if encoded else plain(project(batch))
+                yield from (project(batch),) if encoded else plain_parts(project(batch))
 
     def _log_run(
         self,
@@ -180,11 +194,13 @@ class SliceRuns:
     ) -> Run:
         block = run.block
         is_sorted, row_bytes, group_rows, stored = False, None, None, None
+        most_rows = block.content_length // LEAST_RECORD
         names = {} if run.is_delete else self.renames(run, footers)
         texts = self._encodable(columns, names)
         if has_parquet_content(block):
             with parquet_source(self.storage, block, encoded=texts if encoded else (), footers=footers) as source:
                 is_sorted, stored, group_rows = source.is_sorted, source.schema, source.group_rows
+                most_rows = source.num_rows
                 row_bytes = source.row_bytes(_in_file(columns.names, names)) if sized else None
         age = run.rank + 1
         if run.is_delete:
@@ -196,7 +212,15 @@ class SliceRuns:
                 ):
                     yield batch.rename_columns([self.shape.rule.key, *self.shape.rule.ordering])
 
-            return Run(age, is_sorted, open_deletes, is_delete=True, instant_time=run.stands_at, label=block.file)
+            return Run(
+                age,
+                is_sorted,
+                open_deletes,
+                is_delete=True,
+                instant_time=run.stands_at,
+                label=block.file,
+                most_rows=most_rows,
+            )
         if stored is None:
             if block.schema_json is None:
                 raise CorruptTable("a data block has no schema", file=block.file, offset=block.offset)
@@ -216,7 +240,7 @@ class SliceRuns:
                 encoded=texts,
                 footers=footers,
             ):
-                yield project(batch) if encoded else plain(project(batch))
+                yield from (project(batch),) if encoded else plain_parts(project(batch))
 
         return Run(
             age,
@@ -227,6 +251,7 @@ class SliceRuns:
             row_bytes=row_bytes,
             group_rows=group_rows,
             label=block.file,
+            most_rows=most_rows,
         )
 
     # ------------------------------------------------------------------ columns and conditions
@@ -265,6 +290,12 @@ class SliceRuns:
         if self.shape.virtual_key is not None and is_made(needed):
             needed.update(dict.fromkeys(self.shape.virtual_key.columns))
         return pa.schema([self.shape.schema.field(name).with_nullable(True) for name in needed])
+
+    def _key_columns(self) -> pa.Schema:
+        """What the key is, or is made of."""
+        made = self.shape.virtual_key.columns if self.shape.virtual_key is not None else ()
+        names = (name for name in dict.fromkeys((self.shape.rule.key, *made)) if name in self.shape.schema.names)
+        return pa.schema([self.shape.schema.field(name).with_nullable(True) for name in names])
 
     def _rule_columns(self, *, ties_by_commit: bool) -> list[str]:
         """What the merge must see besides the asked columns.

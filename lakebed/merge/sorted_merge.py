@@ -16,18 +16,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakebed.errors import CorruptTable, InvalidRequest
-from lakebed.merge.materialise import output_schema
+from lakebed.merge.materialise import output_schema, slice_out
 from lakebed.merge.record_merger import MergeRule, why_not_among_logs
 from lakebed.merge.runs import RUN_COLUMN, Run, in_fold_order
-from lakebed.merge.spill import Spill, mixed_batch, small_batches, sort_runs
+from lakebed.merge.spill import Spill, mixed_batches, small_batches, sort_runs
 from lakebed.merge.window import RunFacts
 from lakebed.merge.window_merge import WindowMerge, order_of
 from lakebed.merge.windows import Source, guess_row_bytes, windows
+from lakebed.model.joined import LARGEST_COLUMN, narrowed
 
 SMALLEST_WINDOW = 256 << 10  # bytes; below this a source is read in crumbs, and a pass is cheaper
 READ_BUFFER = 10 << 20
 LARGEST_SORT = 1 << 30
-"""Arrow counts the bytes of a text column in 31 bits."""
+"""Rows that are sorted in one piece, though it takes more than a quarter of the memory; more go in quarters."""
 RUN_OVERHEAD = 4 << 20
 """What an open file takes besides its window: decoders, dictionaries, a page of every column."""
 
@@ -73,11 +74,7 @@ def _untouched(run: Run, facts: RunFacts, window_bytes: int) -> Iterator[pa.Reco
     rows = max(1, window_bytes // (run.row_bytes or guess_row_bytes(facts.schema)))
     for batch in run.open(rows):
         batch = facts.conform(batch, 0)
-        arrays = []
-        for wanted in facts.schema:
-            index = batch.schema.get_field_index(wanted.name)
-            arrays.append(batch.column(index) if index >= 0 else pa.nulls(batch.num_rows, wanted.type))
-        yield pa.RecordBatch.from_arrays(arrays, schema=facts.schema)
+        yield from narrowed(slice_out(batch, facts.schema), facts.schema)
 
 
 def _output_schema(facts: RunFacts, sources: Sequence[Source], keep_deletes: bool) -> pa.Schema:
@@ -140,7 +137,7 @@ def open_sources(
 
 def work_share(memory: int) -> int:
     """Bytes for a window at work; joined copies and output take as much again, buffers may have half of the memory."""
-    return max(1, memory // 6)
+    return max(1, min(memory // 6, LARGEST_COLUMN))
 
 
 def _open(
@@ -218,9 +215,9 @@ def _merged(chosen: list[_Plan], facts: RunFacts, spill: Spill, memory: int) -> 
     def batches() -> Iterator[pa.RecordBatch]:
         nonlocal row_bytes
         for window in windows(sources, facts, most_bytes=work_share(memory)):
-            batch = mixed_batch(window, order_of(window).order, schema)
-            row_bytes = max(row_bytes, batch.nbytes // max(batch.num_rows, 1))
-            yield from small_batches(batch)
+            for batch in mixed_batches(window, order_of(window).order, schema):
+                row_bytes = max(row_bytes, batch.nbytes // max(batch.num_rows, 1))
+                yield from small_batches(batch)
 
     reopened = spill.write(batches())
     return _Plan(None, reopened, row_bytes or None, trusted=False, unique=False, name=chosen[0].name)

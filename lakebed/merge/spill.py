@@ -21,9 +21,9 @@ from lakebed.merge.keys import Keys, check_keys, heads_of
 from lakebed.merge.row_order import order_rows
 from lakebed.merge.runs import RUN_COLUMN, Run
 from lakebed.merge.vectors import Ints, Memory, index_array, is_text, memory_of, take
-from lakebed.merge.window import RunFacts, Window, concat
+from lakebed.merge.window import RunFacts, Window
+from lakebed.model.joined import ColumnBytes, concat, is_wider, narrowed, values
 from lakebed.model.nested_cast import cast_column
-from lakebed.model.schema_evolution import decoded
 
 STORED_BATCH = 64 << 10
 _SAMPLE_ROWS = 1024
@@ -107,40 +107,66 @@ def sort_runs(
 ) -> Iterator[Sorted]:
     """Neighbouring unsorted runs as sorted pieces, oldest rows first; past `keep_bytes` they go to disk.
 
-    With `encoded`, text that repeats comes out behind dictionaries.
+    A piece ends at `buffer_bytes`, or where one of its columns would grow too large to be joined. With `encoded`, text
+    that repeats comes out behind dictionaries.
     """
     held: list[pa.RecordBatch] = []
+    columns = ColumnBytes()
     size = kept = 0
 
     def flush() -> Sorted:
-        nonlocal kept
-        whole, unique = _sort(held, facts, encoded)
+        nonlocal kept, size
+        whole, unique = sorted_rows(held, facts, encoded)
         held.clear()
+        columns.clear()
+        size = 0
         if kept + whole.nbytes <= keep_bytes:
             kept += whole.nbytes
             return Sorted(whole, lambda rows: sliced(whole, rows), unique)
         return Sorted(whole, spill.write(small_batches(whole)), unique)
 
-    for number, run in runs:
-        rows = max(1, buffer_bytes // 4 // (run.row_bytes or 256))
-        for batch in run.open(rows):
-            if not batch.num_rows:
-                continue
-            batch = facts.conform(batch, number, encoded=encoded)
-            check_keys(batch.column(facts.rule.key), run.name)
-            own = pa.Array.from_buffers(
-                pa.int32(), batch.num_rows, [None, pa.py_buffer(np.full(batch.num_rows, number, np.int32))]
-            )
-            held.append(batch.append_column(RUN_COLUMN, own))
-            size += batch.nbytes
-            if size >= buffer_bytes:
-                yield flush()
-                size = 0
+    for batch in numbered_rows(runs, facts, buffer_bytes, encoded=encoded):
+        if not columns.has_room(batch):
+            yield flush()
+        held.append(batch)
+        columns.add(batch)
+        size += batch.nbytes
+        if size >= buffer_bytes:
+            yield flush()
     if held:
         yield flush()
 
 
-def _sort(batches: list[pa.RecordBatch], facts: RunFacts, encoded: bool) -> tuple[pa.RecordBatch, bool]:
+def gather_runs(runs: list[tuple[int, Run]], facts: RunFacts, most_bytes: int) -> list[pa.RecordBatch] | None:
+    """All rows of some runs, oldest first, each with its run's number; None where they are too many to be one batch."""
+    held: list[pa.RecordBatch] = []
+    columns = ColumnBytes()
+    size = 0
+    for batch in numbered_rows(runs, facts, most_bytes):
+        size += batch.nbytes
+        if size > most_bytes or not columns.has_room(batch):
+            return None
+        held.append(batch)
+        columns.add(batch)
+    return held
+
+
+def numbered_rows(
+    runs: list[tuple[int, Run]], facts: RunFacts, buffer_bytes: int, *, encoded: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """The rows of some runs in the columns that the merge needs, each with its run's number."""
+    for number, run in runs:
+        rows = max(1, buffer_bytes // 4 // (run.row_bytes or 256))
+        for batch in run.open(rows):
+            if batch.num_rows:
+                batch = facts.conform(batch, number, encoded=encoded)
+                check_keys(batch.column(facts.rule.key), run.name)
+                own = np.full(batch.num_rows, number, np.int32)
+                index = pa.Array.from_buffers(pa.int32(), batch.num_rows, [None, pa.py_buffer(own)])
+                yield batch.append_column(RUN_COLUMN, index)
+
+
+def sorted_rows(batches: list[pa.RecordBatch], facts: RunFacts, encoded: bool) -> tuple[pa.RecordBatch, bool]:
     """Batches of several runs as one by (key, age, place in the run), and whether no key repeats.
 
     One column at a time is there twice. Columns that are the same memory are moved once.
@@ -172,11 +198,13 @@ def _parts(batches: list[pa.RecordBatch], name: str) -> list[pa.Array]:
     found = [None if at < 0 else batch.column(at) for batch, at in zip(batches, places, strict=True)]
     kinds = {part.type for part in found if part is not None and not pa.types.is_null(part.type)}
     if len(kinds) > 1:
-        found = [part if part is None else decoded(part) for part in found]
+        found = [part if part is None else values(part) for part in found]
         kinds = {part.type for part in found if part is not None and not pa.types.is_null(part.type)}
     kind = next(iter(kinds), pa.null())
     return [
-        pa.nulls(batch.num_rows, kind) if part is None or pa.types.is_null(part.type) else cast_column(part, kind)
+        pa.nulls(batch.num_rows, kind)
+        if part is None or pa.types.is_null(part.type)
+        else (part if is_wider(part.type, kind) else cast_column(part, kind))
         for batch, part in zip(batches, found, strict=True)
     ]
 
@@ -195,11 +223,11 @@ def repeating_text(column: pa.Array) -> pa.Array:
     if pc.count_distinct(take(column, places)).as_py() > _SAMPLE_ROWS // 3:
         return column
     coded = column.dictionary_encode()
-    values = coded.dictionary
-    return column if values.nbytes > _LARGEST_DICTIONARY or len(values) > len(column) // 4 else coded
+    words = coded.dictionary
+    return column if words.nbytes > _LARGEST_DICTIONARY or len(words) > len(column) // 4 else coded
 
 
-def mixed_batch(window: Window, order: Ints, schema: pa.Schema) -> pa.RecordBatch:
+def mixed_batches(window: Window, order: Ints, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """All rows of a window in order, with their run's number: one step of a pass."""
     runs = window.run_numbers(order).astype(np.int32)
     index = index_array(order)
@@ -208,6 +236,8 @@ def mixed_batch(window: Window, order: Ints, schema: pa.Schema) -> pa.RecordBatc
         if wanted.name == RUN_COLUMN:
             arrays.append(pa.Array.from_buffers(pa.int32(), len(runs), [None, pa.py_buffer(runs)]))
         else:
-            array = concat(window.columns(wanted.name)).take(index)
-            arrays.append(array if array.type == wanted.type else array.cast(wanted.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+            array = values(take(concat(window.columns(wanted.name)), index))
+            kept = array.type == wanted.type or is_wider(array.type, wanted.type)
+            arrays.append(array if kept else array.cast(wanted.type))
+    fields = [field.with_type(array.type) for field, array in zip(schema, arrays, strict=True)]
+    yield from narrowed(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), schema)

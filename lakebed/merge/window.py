@@ -19,7 +19,7 @@ from lakebed.merge.keys import Keys, WindowHeads, heads_of
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import COMMIT_TIME, IS_DELETED, OPERATION, ROW_COLUMN, RUN_COLUMN, Run
 from lakebed.merge.vectors import Bools, Ints, index_array, is_text, numbers, take, truths
-from lakebed.model.schema_evolution import decoded
+from lakebed.model.joined import LARGEST_COLUMN, concat, concat_batches, concat_chunks, is_wider, values
 
 _GONE = ("D", "-U")
 _MIXED_SHARE = 64
@@ -63,7 +63,7 @@ class RunFacts:
                 wanted = pa.string()
             if column.type != wanted and not (encoded and name in self.may_stay_encoded and encodes(column, wanted)):
                 try:
-                    column = column.cast(wanted)
+                    column = _in_type(column, wanted)
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                     raise CorruptTable(f"column {name} is not {wanted}: {error}", file=name_of) from error
             arrays.append(column)
@@ -136,7 +136,7 @@ class Window:
         if self._parts is None:
             if self._will_be_gathered():
                 data = [piece.batch for piece in self.pieces[: self.data_pieces]]
-                self._parts = [_join(data), *(piece.batch for piece in self.pieces[self.data_pieces :])]
+                self._parts = [concat_batches(data), *(piece.batch for piece in self.pieces[self.data_pieces :])]
                 return self._parts
             small = self.num_rows // 4
             self._parts = []
@@ -146,14 +146,14 @@ class Window:
                 if group and (
                     at == self.data_pieces or batch.num_rows > small or not batch.schema.equals(group[0].schema)
                 ):
-                    self._parts.append(_join(group))
+                    self._parts.append(concat_batches(group))
                     group = []
                 group.append(batch)
                 if batch.num_rows > small:
-                    self._parts.append(_join(group))
+                    self._parts.append(concat_batches(group))
                     group = []
             if group:
-                self._parts.append(_join(group))
+                self._parts.append(concat_batches(group))
         return self._parts
 
     def _will_be_gathered(self) -> bool:
@@ -182,7 +182,7 @@ class Window:
             if found and not part.schema.equals(found[0].schema):
                 return None
             found.append(part)
-        return _join(found) if found else None
+        return concat_batches(found) if found else None
 
     def release(self) -> None:
         """Forget the rows: they have been copied, and whoever made the window still holds it."""
@@ -191,7 +191,7 @@ class Window:
         self.pieces, self._parts, self._columns = [], [], {}
 
     def column(self, name: str) -> pa.Array:
-        """One column of all rows as one array; null where a run does not have it."""
+        """One column of all rows as one array; null where a run does not have it, with 64-bit offsets if need be."""
         found = self._columns.get(name)
         if found is None:
             found = self._columns[name] = concat(self.columns(name))
@@ -212,12 +212,12 @@ class Window:
                 found.append(None)
                 continue
             column = part.column(index)
-            known = known or column.type
+            known = known or (column.type.value_type if pa.types.is_dictionary(column.type) else column.type)
             found.append(column)
         present = [column for column in found if column is not None]
         if present and known is not None and all(encodes(column, known) for column in present):
             known = present[0].type
-        found = [column if column is None or column.type == known else column.cast(known) for column in found]
+        found = [column if column is None else _as_known(column, known) for column in found]
         if missing:
             sizes = iter(missing)
             return [pa.nulls(next(sizes), known or pa.null()) if column is None else column for column in found]
@@ -225,7 +225,7 @@ class Window:
 
     def take(self, name: str, rows: Ints) -> pa.Array:
         """One column of some rows, as values."""
-        return decoded(take(self.column(name), index_array(rows)))
+        return values(take(self.column(name), index_array(rows)))
 
     def has(self, name: str) -> bool:
         return any(part.schema.get_field_index(name) >= 0 for part in self.parts)
@@ -262,14 +262,18 @@ def encodes(column: pa.Array, wanted: pa.DataType) -> bool:
     return bool(pa.types.is_dictionary(column.type) and column.type.value_type == wanted)
 
 
-def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+def _in_type(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A column of a batch in another type; too large for it, a column keeps the 64-bit offsets that it came with."""
+    if is_wider(column.type, wanted) and column.nbytes > LARGEST_COLUMN:
+        return column
+    return values(column) if encodes(column, wanted) else column.cast(wanted)
 
 
-def concat(parts: list[pa.Array]) -> pa.Array:
-    """One array; a single part is not copied."""
-    parts = [part for part in parts if len(part)] or parts[:1]
-    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+def _as_known(column: pa.Array, known: pa.DataType) -> pa.Array:
+    """A column in the type of its name; one with 64-bit offsets keeps them, for it may need them."""
+    if column.type == known or is_wider(column.type, known):
+        return column
+    return values(column) if encodes(column, known) else column.cast(known)
 
 
 def _deleted(piece: Piece, facts: RunFacts) -> Bools | None:
@@ -304,10 +308,3 @@ def marked(batch: pa.RecordBatch | pa.Table, rule: MergeRule) -> Bools:
         text = column if is_text(column.type) else column.cast(pa.string())
         flags |= truths(pc.equal(text, pa.scalar(rule.delete_marker, text.type)))
     return flags
-
-
-def concat_chunks(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A column of a batch or a table as one array."""
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    return concat(column.chunks) if column.num_chunks else pa.nulls(0, column.type)

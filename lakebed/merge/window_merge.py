@@ -17,6 +17,7 @@ from lakebed.merge.record_merger import Op, RecordMerger, merger_for
 from lakebed.merge.row_order import RowOrder, order_rows
 from lakebed.merge.vectors import Bools, Ints, bool_array
 from lakebed.merge.window import RunFacts, Window
+from lakebed.model.joined import narrowed
 
 
 class WindowMerge:
@@ -65,7 +66,7 @@ class WindowMerge:
                     continue
                 if gone.any():
                     batch = batch.filter(bool_array(~gone))
-            yield slice_out(batch, self._schema, encoded=self._encoded)
+            yield from narrowed(slice_out(batch, self._schema, encoded=self._encoded), self._schema)
 
     def _choose(self, window: Window, ordered: RowOrder, deleted: Bools | None, groups: Groups | None) -> Chosen:
         order = ordered.order

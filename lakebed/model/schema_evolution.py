@@ -113,15 +113,6 @@ def decoded(array: Any) -> Any:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
-def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch whose columns all hold their values themselves."""
-    for position, kind in enumerate(batch.schema.types):
-        if pa.types.is_dictionary(kind):
-            field = batch.schema.field(position).with_type(kind.value_type)
-            batch = batch.set_column(position, field, batch.column(position).dictionary_decode())
-    return batch
-
-
 class _Resolver:
     def __init__(self, renames: Renames, file: str | None, exact: frozenset[str] = frozenset()) -> None:
         self._renames = renames

@@ -1,7 +1,10 @@
 """Merge vectors that were made already: they depend on nothing but the files of a slice, and files never change.
 
-A repeated read then merges nothing. Kept per process, the newest ones, within a budget of bytes. In the LSM layout the
-order goes with them, a byte per row: which run the next row by key comes from.
+A repeated read then merges nothing. In the LSM layout the order goes with them, a byte per row: which run the next row
+by key comes from. Kept per process, within a budget of bytes and within half of the memory that a scan was given. What
+they will take follows from the files' row counts, so that nothing is made which cannot be kept. Vectors make room for
+others only if nobody used them since somebody last asked for those: a scan over more slices than there is room for
+keeps some of them, where the oldest making room would keep none until the next scan.
 """
 
 from __future__ import annotations
@@ -16,10 +19,13 @@ import pyarrow as pa
 from lakebed.datafile.parquet_metadata import Footers
 from lakebed.merge.file_group_reader import FileGroupReader, none_missing
 from lakebed.merge.merge_vector import MOST_ORDERED, Numbers, merge_order, merge_vectors
+from lakebed.merge.runs import Run
 from lakebed.merge.table_shape import ReadSplit
 
 KEPT_BYTES = 256 << 20
 _MOST_ASKED = 100_000
+_ENTRY = 512
+"""Bytes of an entry besides its vectors."""
 _PARSED = 8
 """A footer and what was made of it, in bytes per stored byte."""
 _Key = tuple[str, tuple[tuple[str, int], ...], str, str, frozenset[str], str]
@@ -54,11 +60,15 @@ class SliceVectors:
     def nbytes(self) -> int:
         words = sum(vector.words.nbytes for vector in (*self.files, *(vector for _, vector in self.logs)))
         order = 0 if self.order is None else self.order.nbytes
-        return words + order + sum(_PARSED * len(footer.data) for footer in self.footers.values())
+        return words + order + _footer_bytes(self.footers)
 
     @property
     def has_winners(self) -> bool:
         return any(vector.dead < vector.rows for _, vector in self.logs)
+
+
+def _footer_bytes(footers: Footers) -> int:
+    return sum(_PARSED * len(footer.data) for footer in footers.values())
 
 
 def vectors_for_engines(reader: FileGroupReader, split: ReadSplit) -> SliceVectors | None:
@@ -83,28 +93,59 @@ def untouched(split: ReadSplit) -> SliceVectors:
     return SliceVectors((FileVector(base.path, 0, 0, np.zeros(0, np.uint64)),) if base is not None else ())
 
 
-def vectors_by_run(
+@dataclass(frozen=True, slots=True)
+class VectorPlan:
+    """The runs of a slice for which vectors can be made, and what these take at most."""
+
+    runs: list[Run]
+    ordered: bool
+    footers: Footers
+
+    @property
+    def most_bytes(self) -> int:
+        """A bit for every row; ordered, a byte for every row that may be alive; and the footers."""
+        rows = [run.most_rows or 0 for run in self.runs]
+        order = sum(count for count, run in zip(rows, self.runs, strict=True) if not run.is_delete)
+        words = sum((count + 63) // 64 * 8 for count in rows)
+        return words + (order if self.ordered else 0) + _footer_bytes(self.footers)
+
+    def vectors(self, reader: FileGroupReader) -> SliceVectors:
+        """Make them; while they grow they count against the reader's memory."""
+        rule, memory = reader.shape.rule, max(1, reader.options.memory - self.most_bytes)
+        order = None
+        with none_missing():
+            if self.ordered:
+                made, order = merge_order(self.runs, rule, memory=memory)
+            else:
+                made = merge_vectors(self.runs, rule, memory=memory)
+        named = [FileVector(run.label or "", v.rows, v.dead, v.words) for run, v in zip(self.runs, made, strict=True)]
+        by_number = ((number, named[number]) for number, run in enumerate(self.runs) if not run.is_delete)
+        return SliceVectors((), tuple(by_number), order, self.footers)
+
+
+def plan_vectors(
     reader: FileGroupReader, split: ReadSplit, footers: Footers | None = None, *, ordered: bool = False
-) -> SliceVectors | None:
-    """The vector of every run that holds rows, whatever its format; None where rows are combined, not chosen.
+) -> VectorPlan | None:
+    """The runs of a slice, whatever their format; None where rows are combined, not chosen.
 
     None as well where they are to be `ordered` and some run is not: only a merge can bring them into order.
     """
     footers = {} if footers is None else footers
     with none_missing():
         runs = reader.without_conditions().runs(split.slice, pa.schema([]), sized=False, footers=footers)
-        if not reader.shape.rule.picks_whole_records or any(run.is_partial for run in runs):
-            return None
-        order = None
-        if not ordered:
-            made = merge_vectors(runs, reader.shape.rule, memory=reader.options.memory)
-        elif len(runs) <= MOST_ORDERED and all(run.is_sorted or run.is_delete for run in runs):
-            made, order = merge_order(runs, reader.shape.rule, memory=reader.options.memory)
-        else:
-            return None
-    vectors = [FileVector(run.label or "", v.rows, v.dead, v.words) for run, v in zip(runs, made, strict=True)]
-    by_number = ((number, vectors[number]) for number, run in enumerate(runs) if not run.is_delete)
-    return SliceVectors((), tuple(by_number), order, footers)
+    if not reader.shape.rule.picks_whole_records or any(run.is_partial for run in runs):
+        return None
+    if ordered and not (len(runs) <= MOST_ORDERED and all(run.is_sorted or run.is_delete for run in runs)):
+        return None
+    return VectorPlan(runs, ordered, footers)
+
+
+def vectors_by_run(
+    reader: FileGroupReader, split: ReadSplit, footers: Footers | None = None, *, ordered: bool = False
+) -> SliceVectors | None:
+    """The vector of every run that holds rows; None as in `plan_vectors`."""
+    plan = plan_vectors(reader, split, footers, ordered=ordered)
+    return None if plan is None else plan.vectors(reader)
 
 
 def key_of(reader: FileGroupReader, split: ReadSplit, kind: str) -> _Key:
@@ -115,15 +156,23 @@ def key_of(reader: FileGroupReader, split: ReadSplit, kind: str) -> _Key:
 
 
 @dataclass(slots=True)
+class _Entry:
+    vectors: SliceVectors | None
+    cost: int
+    used: int
+
+
+@dataclass(slots=True)
 class KeptVectors:
-    """The newest vectors, within a budget; `None` is worth keeping, too: those files do not fit."""
+    """Vectors within a budget, the longest unused first; `None` is worth keeping, too: those files do not fit."""
 
     budget: int = KEPT_BYTES
     in_memory_stores: bool = False
     """Whether for tables in memory, too: names of files are unique only where clocks run, and tests inject theirs."""
-    _kept: dict[_Key, SliceVectors | None] = field(default_factory=dict)
+    _kept: dict[_Key, _Entry] = field(default_factory=dict)
     _held: int = 0
-    _asked: set[int] = field(default_factory=set)
+    _asked: dict[int, int] = field(default_factory=dict)
+    _now: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def takes(self, key: _Key) -> bool:
@@ -134,36 +183,52 @@ class KeptVectors:
         return key in self._kept
 
     def get(self, key: _Key) -> SliceVectors | None:
-        return self._kept.get(key)
-
-    def asked_again(self, key: _Key) -> bool:
-        """Whether somebody asked for these before; from now on somebody has."""
         with self._lock:
-            before = hash(key) in self._asked
+            entry = self._kept.pop(key, None)
+            if entry is None:
+                return None
+            self._kept[key] = entry
+            self._now += 1
+            entry.used = self._now
+            return entry.vectors
+
+    def asked(self, key: _Key) -> int:
+        """When somebody asked for these before, 0 for never; now somebody has again."""
+        with self._lock:
             if len(self._asked) >= _MOST_ASKED:
                 self._asked.clear()
-            self._asked.add(hash(key))
+            before = self._asked.get(hash(key), 0)
+            self._now += 1
+            self._asked[hash(key)] = self._now
             return before
 
-    def put(self, key: _Key, vectors: SliceVectors | None) -> None:
+    def has_room(self, size: int, since: int, keep: int = KEPT_BYTES) -> bool:
+        """Whether vectors of so many bytes can be kept in `keep` bytes, besides those that were used after `since`."""
+        with self._lock:
+            stay = sum(entry.cost for entry in self._kept.values() if entry.used > since)
+            return stay + _ENTRY + size <= min(self.budget, keep)
+
+    def put(self, key: _Key, vectors: SliceVectors | None, since: int, keep: int = KEPT_BYTES) -> None:
+        """Keep vectors if there is room, which those make that nobody used after `since`."""
+        size = vectors.nbytes if vectors is not None else 0
+        if not self.has_room(size, since, keep):
+            return
         with self._lock:
             if key in self._kept:
                 return
-            self._kept[key] = vectors
-            self._held += _cost(vectors)
-            while self._held > self.budget:
-                self._held -= _cost(self._kept.pop(next(iter(self._kept))))
+            self._now += 1
+            self._kept[key] = _Entry(vectors, _ENTRY + size, self._now)
+            self._held += _ENTRY + size
+            most = min(self.budget, keep)
+            while self._held > most:
+                self._held -= self._kept.pop(next(iter(self._kept))).cost
 
     def clear(self) -> None:
         """Forget all of them: for measurements, and for whoever wants the memory back."""
         with self._lock:
             self._kept.clear()
             self._asked.clear()
-            self._held = 0
-
-
-def _cost(vectors: SliceVectors | None) -> int:
-    return 512 + (vectors.nbytes if vectors is not None else 0)
+            self._held = self._now = 0
 
 
 KEPT = KeptVectors()

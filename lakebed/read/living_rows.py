@@ -1,7 +1,7 @@
 """A slice with logs that is read again: each file by itself, dead rows dropped by merge vectors, nothing compared.
 
     first read     merged as ever: whoever reads once pays for nothing else
-    second read    keys and ordering values of all runs ──► merge vectors and the order of rows, which are kept
+    second read    keys and ordering values of all runs ──► merge vectors and the order of rows, if they can be kept
     from then on   the asked columns of every run ──► living rows ──► laid into each other in key order ──► conditions
 
 Rows come in the same order every time: people lay columns of two reads side by side. So this is not for the default
@@ -23,33 +23,50 @@ from lakebed.merge.runs import Run
 from lakebed.merge.table_shape import LSM_TREE, ReadSplit
 from lakebed.merge.vectors import index_array, take
 from lakebed.merge.windows import guess_row_bytes
-from lakebed.model.schema_evolution import plain
-from lakebed.read.kept_vectors import KEPT, FileVector, SliceVectors, key_of, vectors_by_run
+from lakebed.model.joined import concat_mixed, narrowed, plain_parts
+from lakebed.read.kept_vectors import KEPT, KEPT_BYTES, FileVector, SliceVectors, key_of, plan_vectors
 
 _BY_RUN = "runs"
+_LARGEST_SHARE = 4
+"""Vectors may take one part of so many of a reader's memory while they are made."""
 
 
-def living_rows(reader: FileGroupReader, split: ReadSplit) -> Iterator[pa.RecordBatch]:
-    """The rows of a split that the query asks for, in key order where the layout has one."""
+def living_rows(reader: FileGroupReader, split: ReadSplit, keep: int = KEPT_BYTES) -> Iterator[pa.RecordBatch]:
+    """The rows of a split that the query asks for, in key order where the layout has one.
+
+    `keep` is what the process may keep of slices for a query with this memory.
+    """
     keeps = reader.shape.layout == LSM_TREE and reader.key_range is None
-    vectors = kept_vectors(reader, split) if keeps else None
+    footers: Footers = {}
+    vectors = kept_vectors(reader, split, keep, footers=footers) if keeps else None
     if vectors is None or vectors.order is None:
-        yield from reader.read(split)
+        yield from reader.read(split, footers=footers)
     else:
         yield from rows_in_order(reader, split, vectors, vectors.order)
 
 
-def count_living(reader: FileGroupReader, split: ReadSplit) -> int:
+def count_living(reader: FileGroupReader, split: ReadSplit, keep: int = KEPT_BYTES) -> int:
     """How many rows a split has for the query."""
     conditions = reader.predicate is not None or reader.commits is not None
-    vectors = None if conditions else kept_vectors(reader, split, at_once=True)
+    vectors = None if conditions else kept_vectors(reader, split, keep, at_once=True)
     if vectors is None:
         return reader.count(split)
     return sum(vector.rows - vector.dead for _, vector in vectors.logs)
 
 
-def kept_vectors(reader: FileGroupReader, split: ReadSplit, *, at_once: bool = False) -> SliceVectors | None:
-    """The vectors of a split with logs: made the second time somebody asks, or `at_once`; None where there are none."""
+def kept_vectors(
+    reader: FileGroupReader,
+    split: ReadSplit,
+    keep: int = KEPT_BYTES,
+    *,
+    at_once: bool = False,
+    footers: Footers | None = None,
+) -> SliceVectors | None:
+    """The vectors of a split with logs: made the second time somebody asks, or `at_once`; None where there are none.
+
+    None as well where they could not be kept: to merge all keys for one read, and then to read, is more than to merge.
+    `footers` gets what was read to find that out.
+    """
     if not split.slice.log_files or not reader.shape.rule.picks_whole_records:
         return None
     key = key_of(reader, split, _BY_RUN)
@@ -57,10 +74,18 @@ def kept_vectors(reader: FileGroupReader, split: ReadSplit, *, at_once: bool = F
         return None
     if key in KEPT:
         return KEPT.get(key)
-    if not (at_once or KEPT.asked_again(key)):
+    since = KEPT.asked(key)
+    if not (at_once or since):
         return None
-    vectors = vectors_by_run(reader, split, ordered=reader.shape.layout == LSM_TREE)
-    KEPT.put(key, vectors)
+    plan = plan_vectors(reader, split, footers, ordered=reader.shape.layout == LSM_TREE)
+    if plan is None:
+        KEPT.put(key, None, since, keep)
+        return None
+    size = plan.most_bytes
+    if size > reader.options.memory // _LARGEST_SHARE or not KEPT.has_room(size, since, keep):
+        return None
+    vectors = plan.vectors(reader)
+    KEPT.put(key, vectors, since, keep)
     return vectors
 
 
@@ -75,7 +100,8 @@ def rows_by_vectors(
     with reader.data_runs(split.slice, footers) as runs:
         for number, vector in vectors:
             for batch in _living(runs[number], vector, reader.options.batch_rows):
-                yield from reader.asked_for(plain(batch))
+                for part in plain_parts(batch):
+                    yield from reader.asked_for(part)
 
 
 def _living(run: Run, vector: FileVector, rows: int) -> Iterator[pa.RecordBatch]:
@@ -97,30 +123,32 @@ def rows_in_order(
     with reader.data_runs(split.slice, vectors.footers) as runs:
         share = reader.options.memory // 8 // max(1, len(vectors.logs))
         sources = {}
+        largest = guess_row_bytes(reader.schema)
         for number, vector in vectors.logs:
             row_bytes = runs[number].row_bytes or guess_row_bytes(reader.schema)
             rows = max(1, min(reader.options.batch_rows, share // row_bytes))
             sources[number] = _Source(_living(runs[number], vector, rows))
-        step = max(1, min(reader.options.batch_rows, reader.options.memory // 8 // guess_row_bytes(reader.schema)))
+            largest = max(largest, row_bytes)
+        step = max(1, min(reader.options.batch_rows, reader.options.memory // 8 // largest))
         for start in range(0, len(order), step):
-            yield from reader.asked_for(plain(_next_rows(sources, order[start : start + step])))
+            for batch in _next_rows(sources, order[start : start + step]):
+                for part in plain_parts(batch):
+                    yield from reader.asked_for(part)
 
 
-def _next_rows(sources: dict[int, _Source], order: Numbers) -> pa.RecordBatch:
+def _next_rows(sources: dict[int, _Source], order: Numbers) -> Iterator[pa.RecordBatch]:
     """The next rows by key; `order` says from which run each comes."""
     counts = np.bincount(order)
     used = np.flatnonzero(counts).tolist()
     pieces = [piece for number in used for piece in sources[number].take(int(counts[number]))]
-    if any(not piece.schema.equals(pieces[0].schema) for piece in pieces):
-        pieces = [plain(piece) for piece in pieces]  # one file keeps a text behind a dictionary, another does not
-    joined = pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
     if len(used) == 1:
-        return joined
+        yield from pieces
+        return
+    joined, kinds = concat_mixed(pieces)
     by_run = np.argsort(order, kind="stable")
     places = np.empty(len(order), np.int64)
     places[by_run] = np.arange(len(order))
-    found: pa.RecordBatch = take(joined, index_array(places))
-    return found
+    yield from narrowed(take(joined, index_array(places)), kinds)
 
 
 class _Source:

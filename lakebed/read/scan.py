@@ -120,7 +120,7 @@ class Scan:
             return
         threads = self._threads(plan)
         reader = plan.reader.with_share(threads)
-        read = reader.read if left is not None else partial(living_rows, reader)
+        read = reader.read if left is not None else partial(living_rows, reader, keep=self._keep)
         for batch in stream_batches(read, plan.splits, threads):
             if left is not None:
                 batch = batch.slice(0, left)
@@ -128,6 +128,11 @@ class Scan:
             yield batch
             if left == 0:
                 return
+
+    @property
+    def _keep(self) -> int:
+        """What may be kept of slices, besides what reading them takes: together no more than the memory."""
+        return self.options.memory // 2
 
     def _threads(self, plan: Plan) -> int:
         return min(self.options.threads or os.cpu_count() or 1, max(1, len(plan.splits)))
@@ -165,7 +170,7 @@ class Scan:
         threads = self._threads(plan)
         reader = plan.reader.with_share(threads)
         runner = replace(self.runner, threads=threads) if isinstance(self.runner, LocalRunner) else self.runner
-        return sum(runner.map(_Count.run, [_Count(reader, split) for split in plan.splits], label="count"))
+        return sum(runner.map(_Count.run, [_Count(reader, split, self._keep) for split in plan.splits], label="count"))
 
     def to_df(self, spark: Any) -> Any:
         """The rows as a Spark DataFrame; what Spark's own Parquet reader can read never passes through Python."""
@@ -195,6 +200,7 @@ def _text(where: str | Predicate) -> str:
 class _Count:
     reader: FileGroupReader
     split: ReadSplit
+    keep: int
 
     def run(self) -> int:
-        return count_living(self.reader, self.split)
+        return count_living(self.reader, self.split, self.keep)

@@ -23,6 +23,7 @@ from lakebed.config.clustering_options import Curve
 from lakebed.errors import InvalidRequest
 from lakebed.merge.keys import Keys, shared_prefix
 from lakebed.merge.vectors import Heads, numbers, valid
+from lakebed.model.joined import concat_chunks
 
 SAMPLE_ROWS = 1 << 16
 _MOST_BITS = 12
@@ -51,7 +52,7 @@ class RowOrdering:
         table = _sample(batches, self.columns)
         prefixes, bounds = [], []
         for name in self.columns:
-            column = _whole(table.column(name)) if table is not None else pa.array([], pa.int64())
+            column = concat_chunks(table.column(name)) if table is not None else pa.array([], pa.int64())
             prefix = _common_prefix(column)
             found = np.sort(_ordered(column, prefix))
             places = np.linspace(0, max(len(found) - 1, 0), 1 << self.bits).astype(np.int64)
@@ -200,11 +201,6 @@ def _sample(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> pa.Tab
 
 def _every(batch: pa.RecordBatch, first: int, stride: int) -> pa.RecordBatch:
     return batch.take(pa.array(range(first, batch.num_rows, stride), pa.int64()))
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found.chunk(0) if isinstance(found, pa.ChunkedArray) and found.num_chunks else found
 
 
 def _fixed(values: Ranks) -> pa.Array:

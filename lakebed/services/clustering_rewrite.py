@@ -30,7 +30,7 @@ from lakebed.merge.file_group_reader import FileGroupReader, merge_share
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import RUN_OVERHEAD, SMALLEST_WINDOW, open_sources, work_share
-from lakebed.merge.spill import Spill, mixed_batch
+from lakebed.merge.spill import Spill, mixed_batches
 from lakebed.merge.table_shape import LSM_TREE, ReadSplit, TableShape
 from lakebed.merge.vectors import Ints, bool_array, truths
 from lakebed.merge.window import RunFacts
@@ -233,7 +233,7 @@ def _merged(runs: list[Run], rule: MergeRule, schema: pa.Schema, memory: int) ->
         for source in sources:
             source.fill()
         for window in windows(sources, facts, most_bytes=work_share(memory)):
-            yield mixed_batch(window, order_of(window).order, schema)
+            yield from mixed_batches(window, order_of(window).order, schema)
 
 
 class _Outputs:

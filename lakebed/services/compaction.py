@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from lakebed.config.options import ReadOptions
 from lakebed.config.write_options import WriteOptions
-from lakebed.datafile.writers import BaseFileWriter, FileSchema, WriteTarget, without_place
+from lakebed.datafile.writers import STATES_UNIQUE, BaseFileWriter, FileSchema, WriteTarget, without_place
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.format.names import MarkerType, parse_base_file
 from lakebed.merge.file_group_reader import FileGroupReader
@@ -186,14 +186,18 @@ class _Merging:
         target = WriteTarget(
             piece.file_group, self.begin_time, attempt_token(number), base.instant_time if base else None
         )
+        is_sorted = self.reader.shape.layout == LSM_TREE
+        repeats = base is not None and self.reader.may_repeat_keys(base)
         with BaseFileWriter(
             marking(self.reader.storage, self.begin_time, MarkerType.MERGE if base else MarkerType.CREATE),
             target,
             self.schema,
             self.options,
-            is_sorted=self.reader.shape.layout == LSM_TREE,
+            is_sorted=is_sorted,
             bloom_filter=self.bloom_filter,
             populate_meta_fields=self.populate_meta_fields,
+            may_repeat=repeats,
+            footer=None if is_sorted or repeats else STATES_UNIQUE,
         ) as writer:
             for batch in self.reader.read(ReadSplit(piece)):
                 writer.write(batch)

@@ -28,6 +28,7 @@ from lakebed.datafile.writers import WrittenFile
 from lakebed.index.options import IndexOptions
 from lakebed.merge.spill import sliced
 from lakebed.model.files import FileGroupId
+from lakebed.model.joined import ColumnBytes, concat_batches
 from lakebed.runner import SerialRunner
 from lakebed.spark.carry import new_folder
 from lakebed.spark.known_files import KnownFiles
@@ -163,12 +164,15 @@ def _in_task(task: _TakeApart) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
 def _larger(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Spark's batches, some at a time: piles of crumbs cost more than their rows."""
     held: list[pa.RecordBatch] = []
+    columns = ColumnBytes()
     count = 0
     for batch in batches:
-        held.append(batch)
-        count += batch.num_rows
-        if count >= BATCH_ROWS:
-            yield pa.concat_batches(held)
+        if held and (count >= BATCH_ROWS or not columns.has_room(batch)):
+            yield concat_batches(held)
             held, count = [], 0
+            columns.clear()
+        held.append(batch)
+        columns.add(batch)
+        count += batch.num_rows
     if held:
-        yield pa.concat_batches(held)
+        yield concat_batches(held)

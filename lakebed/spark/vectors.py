@@ -42,8 +42,9 @@ def find_vectors(spark: SparkSession, plan: Plan, chosen: SparkRoutes) -> Found:
     keys = {split: key_of(plan.reader, split, _FOR_SPARK) for split in missing}
     known |= {split: KEPT.get(keys[split]) for split in missing if keys[split] in KEPT}
     todo = [split for split in missing if split not in known]
+    keep = plan.reader.options.memory // 2
     for split, vectors in zip(todo, _made(spark, plan, todo), strict=True):
-        KEPT.put(keys[split], vectors)
+        KEPT.put(keys[split], vectors, KEPT.asked(keys[split]), keep)
         known[split] = vectors
     return Found(
         {split: vectors for split, vectors in known.items() if vectors is not None},

@@ -11,11 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.config.write_options import WriteOptions
-from lakebed.merge.vectors import Ints
+from lakebed.index.bucket import grouped
+from lakebed.index.locations import FILE_ID, ROWS_AT_ONCE, distinct
+from lakebed.merge.vectors import Ints, index_array, index_array_with_nulls, truths
 from lakebed.model.bucket_hash import string_hashes
 from lakebed.model.files import FileSlice
+from lakebed.model.joined import concat_chunks
+from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 
 SLOTS = 1 << 12
 """Shares are handed out in this many slots; finer than any sensible number of files per partition and write."""
@@ -78,3 +83,32 @@ def home_of_keys(keys: pa.Array, places: Sequence[Home]) -> Ints:
     slot = (np.asarray(string_hashes(keys)).astype(np.int64) & 0x7FFFFFFF) % SLOTS
     ends = np.cumsum([home.slots for home in places])
     return np.searchsorted(ends, slot, side="right").astype(np.int64)
+
+
+def give_homes(located: pa.Table, homes_in: Callable[[str, int], list[Home]]) -> pa.Table:
+    """Located rows with a file group for every key that has none; `homes_in` gives those of so many keys of a path."""
+    column = located.column(FILE_ID)
+    if not column.null_count:
+        return located
+    new = truths(concat_chunks(pc.is_null(column)))
+    paths, path_of = distinct(located, PARTITION_PATH)
+    keys = concat_chunks(located.column(RECORD_KEY))
+    ids: list[str] = []
+    home_of = np.full(located.num_rows, -1, np.int64)
+    for path, rows in zip(paths.to_pylist(), grouped(path_of, len(paths)), strict=True):
+        members = rows[new[rows]]
+        if len(members):
+            places = homes_in(path, len(members))
+            home_of[members] = len(ids) + home_of_keys(keys.take(index_array(members)), places)
+            ids += [home.file_id for home in places]
+    position = located.schema.get_field_index(FILE_ID)
+    return located.set_column(position, located.schema.field(position), _filled(column, ids, home_of))
+
+
+def _filled(column: pa.ChunkedArray, ids: list[str], number: Ints) -> pa.ChunkedArray:
+    """A column of file ids, its gaps filled by number; in chunks, for few ids repeated outgrow a column."""
+    texts, chunks = pa.array(ids, pa.string()), []
+    for start in range(0, len(column), ROWS_AT_ONCE):
+        known = concat_chunks(column.slice(start, ROWS_AT_ONCE))
+        chunks.append(pc.coalesce(known, texts.take(index_array_with_nulls(number[start : start + ROWS_AT_ONCE]))))
+    return pa.chunked_array(chunks, pa.string())

@@ -21,7 +21,7 @@ from lakebed.errors import InvalidRequest
 from lakebed.index.options import IndexOptions
 from lakebed.merge.key_index import KeyIndex
 from lakebed.merge.vectors import Bools, bool_array, index_array, numbers
-from lakebed.merge.window import concat_chunks
+from lakebed.model.joined import concat
 from lakebed.model.predicate import Predicate, is_in
 from lakebed.model.record_key import KeyGenerator
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
@@ -77,8 +77,7 @@ class KnownKeys:
         if path not in self._held:
             where = None if path is None else is_in(pa.field(PARTITION_PATH, pa.string()), [path])
             found = [batch.column(RECORD_KEY) for batch in self.read(where)]
-            keys = pc.unique(pa.chunked_array(found, pa.string()))
-            self._held[path] = KeyIndex(concat_chunks(keys))
+            self._held[path] = KeyIndex(pc.unique(concat(found)) if found else pa.array([], pa.string()))
         return self._held[path]
 
 

@@ -24,6 +24,7 @@ from lakebed.errors import InvalidRequest, StorageUnavailable
 from lakebed.merge.key_index import KeyIndex
 from lakebed.merge.vectors import Bools, Ints, bool_array, index_array, index_array_with_nulls, truths
 from lakebed.model.expression import And, Compare, Field, Literal
+from lakebed.model.joined import concat, concat_batches, narrowed
 from lakebed.model.nested_cast import cast_column
 from lakebed.model.predicate import Predicate, is_in
 from lakebed.model.record_key import KeyGenerator, partition_path_array, record_key_array
@@ -56,8 +57,16 @@ class SourceRows:
         if self._folder is not None:
             self._folder.cleanup()
 
-    def take(self, rows: Ints) -> pa.RecordBatch:
-        """Some rows in the order asked for, each batch touched once."""
+    def take(self, rows: Ints) -> Iterator[tuple[Ints, pa.RecordBatch]]:
+        """Some rows in the order asked for: their places there, and the rows; all at once unless they are too large."""
+        found = self._taken(rows)
+        start = 0
+        for part in narrowed(found, self.schema):
+            yield np.arange(start, start + part.num_rows), part
+            start += part.num_rows
+
+    def _taken(self, rows: Ints) -> pa.RecordBatch:
+        """The same as one batch, each batch of the source touched once; columns may have 64-bit offsets."""
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
         cuts = np.searchsorted(ordered, self._ends)
@@ -67,7 +76,7 @@ class SourceRows:
             if cut > begin:
                 parts.append(batch.take(index_array(ordered[begin:cut] - first)))
             begin, first = cut, end
-        joined = pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema=self.schema)
+        joined = concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema=self.schema)
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return joined.take(index_array(back))
@@ -122,7 +131,7 @@ class MergeJoin:
     def __post_init__(self) -> None:
         """Number the keys of the source; a row without a whole key meets nothing, and has the number -1."""
         texts = [self._key_texts(batch) for batch in self.source.batches]
-        flat = pa.concat_arrays(texts) if texts else pa.array([], pa.string())
+        flat = concat(texts) if texts else pa.array([], pa.string())
         encoded = flat.dictionary_encode()
         self._keys = encoded.dictionary
         self._code = np.asarray(pc.fill_null(encoded.indices.cast(pa.int64()), -1))
@@ -140,7 +149,7 @@ class MergeJoin:
         """A condition that every row of the table which a clause may touch fulfils; None for all rows."""
         if any(clause.kind is Kind.ORPHAN for clause in self.clauses):
             return None
-        keys = pc.unique(pa.concat_arrays(self._records)) if self._records else pa.array([], pa.string())
+        keys = pc.unique(concat(self._records)) if self._records else pa.array([], pa.string())
         column = pa.field(RECORD_KEY, pa.string())
         if len(keys) <= MOST_POINTS:
             found = is_in(column, keys.to_pylist())
@@ -177,7 +186,9 @@ class MergeJoin:
                 f"several rows of the source match the row with the key {target.column(RECORD_KEY)[int(twice[0])]}",
                 hint="Keep one row per key in the source.",
             )
-        yield from self._apply(Kind.MATCHED, target, self.source.take(self._first[places]))
+        for rows, source in self.source.take(self._first[places]):
+            part = target if source.num_rows == target.num_rows else target.take(index_array(rows))
+            yield from self._apply(Kind.MATCHED, part, source)
 
     def _missing(self) -> Iterator[pa.RecordBatch]:
         if not any(clause.kind is Kind.MISSING for clause in self.clauses):
@@ -250,7 +261,7 @@ class MergeJoin:
         if self.meeting.by_partition:
             for name in self.generator.partition.fields:
                 known = [self._values[name]] if name in self._values else []
-                self._values[name] = pc.unique(pa.concat_arrays([*known, kept.column(name)]))
+                self._values[name] = pc.unique(concat([*known, kept.column(name)]))
         paths = partition_path_array(self.generator, kept) if self.meeting.by_partition else None
         places = np.where(whole, np.cumsum(whole) - 1, -1).astype(np.int64)
         return self._meeting_text(paths, keys).take(index_array_with_nulls(places))

@@ -25,9 +25,10 @@ from lakebed.merge.key_index import KeyIndex
 from lakebed.merge.ordering import ordering_ranks
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.table_shape import ReadSplit
-from lakebed.merge.vectors import Bools, Ints, bool_array, index_array, valid
-from lakebed.merge.window import concat_chunks, marked
+from lakebed.merge.vectors import Bools, Ints, bool_array, index_array, numbers, valid
+from lakebed.merge.window import marked
 from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.joined import concat, concat_chunks
 from lakebed.model.schema import IS_DELETED, OPERATION, PARTITION_PATH, RECORD_KEY
 from lakebed.runner import Runner
 
@@ -170,15 +171,16 @@ def _is_late(
     if not parts:
         return np.zeros(rows.num_rows, np.bool_)
     old = pa.Table.from_batches(parts)
-    place = KeyIndex(concat_chunks(old.column(RECORD_KEY))).find(concat_chunks(rows.column(RECORD_KEY)))
+    known = concat_chunks(old.column(RECORD_KEY)).dictionary_encode()
+    place = KeyIndex(known.dictionary).find(concat_chunks(rows.column(RECORD_KEY)))
     both = [
-        pa.concat_arrays([concat_chunks(old.column(name)), concat_chunks(rows.column(name)).cast(old.field(name).type)])
+        concat([concat_chunks(old.column(name)), concat_chunks(rows.column(name)).cast(old.field(name).type)])
         for name in rule.ordering
     ]
     ranks = ordering_ranks(both)
-    ours = ranks[old.num_rows :]
-    theirs = ranks[np.where(place >= 0, place, 0)]
-    late: Bools = (place >= 0) & (ours < theirs)
+    latest_of = np.full(len(known.dictionary), np.iinfo(np.int64).min)  # a base file may repeat a key
+    np.maximum.at(latest_of, numbers(known.indices, np.int32), ranks[: old.num_rows])
+    late: Bools = (place >= 0) & (ranks[old.num_rows :] < latest_of[np.where(place >= 0, place, 0)])
     return late
 
 

@@ -19,6 +19,7 @@ from lakebed.config.write_options import Duplicates, WriteOptions
 from lakebed.errors import InvalidRequest
 from lakebed.index.options import refuse_other_index
 from lakebed.merge.table_shape import TableShape
+from lakebed.model.joined import concat
 from lakebed.model.partition_path import PartitionFields
 from lakebed.model.predicate import Predicate, is_in, parse_expression
 from lakebed.model.record_key import key_generator_of, record_key_array
@@ -106,7 +107,7 @@ class TableWriter:
             return self.delete_rows(data)
         generator = replace(generator, partition=PartitionFields())
         texts = [record_key_array(generator, batch) for batch in data.combine_chunks().to_batches()]
-        found = is_in(pa.field(RECORD_KEY, pa.string()), pc.unique(pa.concat_arrays(texts)).to_pylist())
+        found = is_in(pa.field(RECORD_KEY, pa.string()), pc.unique(concat(texts)).to_pylist())
         return self.delete_where(found)
 
     def delete_where(self, condition: str | Predicate) -> CommitResult:

@@ -26,17 +26,25 @@ from lakebed.errors import ConflictError
 from lakebed.index.bucket import BucketIndex, bucket_of_file_id
 from lakebed.index.choose import open_index
 from lakebed.index.consistent import ConsistentBucketIndex
-from lakebed.index.locations import FILE_ID, LOCATION_COLUMNS, OLD_FILE_ID, OLD_PARTITION, Index, IndexContext
+from lakebed.index.locations import FILE_ID, LOCATION_COLUMNS, OLD_FILE_ID, OLD_PARTITION, Index, IndexContext, nowhere
 from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.table_shape import TableShape
-from lakebed.merge.vectors import Bools, Ints, bool_array, index_array, numbers, take, valid
-from lakebed.merge.window import concat_chunks
+from lakebed.merge.vectors import (
+    Bools,
+    Ints,
+    bool_array,
+    index_array,
+    numbers,
+    take,
+    valid,
+)
 from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.joined import concat_chunks
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 from lakebed.runner import LocalRunner, Runner
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileLister, FileSystemView
-from lakebed.write.assign import home_of_keys, homes
+from lakebed.write.assign import Home, give_homes, homes
 from lakebed.write.moves import columns_needed, deletes_stay, settle_moves
 from lakebed.write.operation import Operation
 from lakebed.write.scatter import GROUP_COLUMN, Pile, Scatter, rows_by_group
@@ -261,7 +269,7 @@ class Placing:
             settles = index.is_global and self.operation.looks_up and not is_delete
             names = columns_needed(self.shape.rule, pile.schema) if settles else [RECORD_KEY, PARTITION_PATH]
             table = pa.Table.from_batches([_copied(batch.select(names)) for batch in pile.batches(1 << 20)])
-            located = index.locate(table) if self.operation.looks_up else _nowhere(table)
+            located = index.locate(table) if self.operation.looks_up else nowhere(table)
             stays = None
             if is_delete:
                 located = deletes_stay(located)
@@ -297,23 +305,17 @@ class Placing:
 
     def _give_homes(self, located: pa.Table, snapshot: MetaClient, nbytes: int) -> pa.Table:
         """A group for every key that has none yet."""
-        ids = located.column(FILE_ID).combine_chunks()
-        if not ids.null_count:
-            return located
-        new = pc.is_null(ids)
-        paths = located.column(PARTITION_PATH).combine_chunks()
         view, busy = self._view(snapshot), _clustered(snapshot)
         share = nbytes / max(1, located.num_rows)
-        position = located.schema.get_field_index(FILE_ID)
-        for path in pc.unique(paths.filter(new)).to_pylist():
-            here = pc.and_(new, pc.equal(paths, path))
-            wanted = located.column(RECORD_KEY).combine_chunks().filter(here)
+
+        def homes_in(path: str, keys: int) -> list[Home]:
             slices = () if self.operation.replaces else [one for one in view.slices(path) if one.file_group not in busy]
-            places = homes(slices, int(share * len(wanted)), self.options, _new_file_id, is_mor=snapshot.config.is_mor)
+            is_mor = snapshot.config.is_mor
+            places = homes(slices, int(share * keys), self.options, _new_file_id, is_mor=is_mor)
             self._rewritten |= {home.slice.file_group for home in places if home.slice is not None}
-            chosen = pa.array([home.file_id for home in places]).take(index_array(home_of_keys(wanted, places)))
-            ids = pc.replace_with_mask(ids, here, chosen)
-        return located.set_column(position, located.schema.field(position), ids)
+            return places
+
+        return give_homes(located, homes_in)
 
     def _index(self, client: MetaClient) -> Index:
         return open_index(self.index_context(client, self.shape, self.runner, self.lister), self.properties)
@@ -375,12 +377,6 @@ def _constant(number: int, rows: int) -> pa.Array:
 def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Columns apart from the others they were read with, which would stay in memory as long as they do."""
     return batch.take(index_array(np.arange(batch.num_rows, dtype=np.int64)))
-
-
-def _nowhere(keys: pa.Table) -> pa.Table:
-    for name in LOCATION_COLUMNS:
-        keys = keys.append_column(name, pa.nulls(keys.num_rows, pa.string()))
-    return keys
 
 
 def _new_file_id() -> str:

@@ -18,6 +18,7 @@ import pyarrow.dataset as pads
 
 from lakebed.config.options import MergeMode, TableConfig
 from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
+from lakebed.model.joined import decodable
 from lakebed.model.partition_path import DEFAULT_PARTITION
 from lakebed.model.record_key import KeyGenerator, auto_keys, key_generator_of, partition_path_array, record_key_array
 from lakebed.model.schema import IS_DELETED, PARTITION_PATH, RECORD_KEY, without_meta_fields
@@ -62,9 +63,9 @@ class Preparation:
         numbered = 0
         for batch in batches:
             for start in range(0, batch.num_rows, BATCH_ROWS):
-                piece = batch.slice(start, BATCH_ROWS)
-                yield self._prepared(piece, project, begin, task, numbered)
-                numbered += piece.num_rows
+                for piece in decodable(batch.slice(start, BATCH_ROWS)):
+                    yield self._prepared(piece, project, begin, task, numbered)
+                    numbered += piece.num_rows
 
     def _prepared(
         self, batch: pa.RecordBatch, project: Projection, begin: str, task: int, numbered: int

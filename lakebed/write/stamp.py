@@ -18,6 +18,7 @@ from lakebed.merge.key_index import KeyIndex
 from lakebed.merge.record_merger import MergeRule, Op
 from lakebed.merge.runs import OP_COLUMN
 from lakebed.merge.vectors import index_array
+from lakebed.model.joined import concat, values
 from lakebed.model.schema import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
 
 OpenRows = Callable[[int], Iterator[pa.RecordBatch]]
@@ -57,8 +58,8 @@ class SequenceNumbers:
         self.given += count
         texts = pc.binary_join_element_wise(f"{self.begin_time}_{self.task}", numbers, "_")
         is_new = self.is_new(batch)
-        kept = texts if is_new.true_count == count else pc.if_else(is_new, texts, batch.column(index))
-        return batch.set_column(index, batch.schema.field(index), kept)
+        kept = texts if is_new.true_count == count else pc.if_else(is_new, texts, values(batch.column(index)))
+        return batch.set_column(index, batch.schema.field(index).with_type(kept.type), kept)
 
 
 # ---------------------------------------------------------------------- tombstones
@@ -73,13 +74,18 @@ class LogRows:
 
 
 def log_rows(batches: Iterator[pa.RecordBatch], rule: MergeRule, columns: list[str]) -> Iterator[LogRows]:
-    """Batches of a merge that kept its tombstones, taken apart."""
+    """Batches of a merge that kept its tombstones, taken apart.
+
+    A delete at the end of a batch waits for the key that follows, and then goes by itself: batches of one merge may
+    keep a text behind a dictionary or not, and are never joined.
+    """
     held: pa.RecordBatch | None = None
-    for arrived in batches:
-        if not arrived.num_rows:
+    for batch in batches:
+        if not batch.num_rows:
             continue
-        batch = arrived if held is None else pa.concat_batches([held, arrived])
-        held = None
+        if held is not None:
+            yield _taken_apart(held, rule, columns, batch.column(rule.key)[0])
+            held = None
         if batch.column(OP_COLUMN)[-1].as_py() == Op.DELETE:  # its key may go on in the next batch
             held, batch = batch.slice(batch.num_rows - 1), batch.slice(0, batch.num_rows - 1)
         if batch.num_rows:
@@ -98,7 +104,7 @@ def _taken_apart(batch: pa.RecordBatch, rule: MergeRule, columns: list[str], fol
         return LogRows(rows, none, none)
     keys = batch.column(rule.key)
     last = pa.array([following.as_py() if following is not None else None], keys.type)
-    after = pa.concat_arrays([keys.slice(1), last])
+    after = concat([keys.slice(1), last])
     is_earlier = pc.fill_null(pc.and_(pc.equal(ops, int(Op.DELETE)), pc.equal(keys, after)), False)
     is_delete = pc.and_not(pc.invert(is_row), is_earlier)
     return LogRows(rows, _tombstones(batch.filter(is_delete), rule), _tombstones(batch.filter(is_earlier), rule))
@@ -178,4 +184,4 @@ def _all_keys(opens: list[OpenRows], most: int) -> pa.Array | None:
             if size > most:
                 return None
             held.append(keys)
-    return pc.unique(pa.concat_arrays(held)) if held else pa.array([], pa.string())
+    return pc.unique(concat(held)) if held else pa.array([], pa.string())

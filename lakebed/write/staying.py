@@ -20,7 +20,8 @@ from lakebed.errors import InvalidRequest
 from lakebed.index.locations import OLD_FILE_ID
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.vectors import bool_array
-from lakebed.merge.window import concat_chunks, marked
+from lakebed.merge.window import marked
+from lakebed.model.joined import concat_chunks
 from lakebed.model.partition_path import PartitionFields
 from lakebed.model.record_key import key_generator_of
 from lakebed.model.schema import PARTITION_PATH

@@ -23,6 +23,7 @@ from lakebed.datafile.log_writer import LogSpec, LogWriter
 from lakebed.datafile.log_writer_v1 import InlineLogWriter
 from lakebed.datafile.log_writer_v2 import NativeLogWriter
 from lakebed.datafile.writers import (
+    STATES_UNIQUE,
     BaseFileWriter,
     FileSchema,
     RollingBaseWriter,
@@ -156,13 +157,13 @@ def _merge(
     brought = [] if context.keeps_known else [each for each in (incoming.rows, incoming.deletes) if each]
     replaced = Replaced(brought, context.memory // 4)
     runs[0] = replace(runs[0], open=replaced.watching(runs[0].open))
-    is_sorted = context.is_sorted
+    is_sorted, repeats = context.is_sorted, runs[0].may_repeat or context.keeps_known
     with Spill() as spill:
         if context.keeps_known and incoming.rows is not None:
             merged, is_sorted = _beside(context, runs, incoming), False
         else:
             merged = _over(context, runs, incoming, spill)
-        with _open_base(context, target, token, 0, is_sorted, io_type=MarkerType.MERGE) as writer:
+        with _open_base(context, target, token, 0, is_sorted, io_type=MarkerType.MERGE, repeats=repeats) as writer:
             for batch in merged:
                 replaced.add(batch, numbers.is_new(batch))
                 writer.write(numbers.stamp(batch))
@@ -256,6 +257,8 @@ def _open_base(
     number: int,
     is_sorted: bool,
     io_type: MarkerType = MarkerType.CREATE,
+    *,
+    repeats: bool | None = None,
 ) -> BaseFileWriter:
     group = target.file_group
     if number:
@@ -271,6 +274,8 @@ def _open_base(
         is_sorted=is_sorted,
         bloom_filter=context.bloom_filter,
         populate_meta_fields=context.populate_meta_fields,
+        may_repeat=bool(repeats),
+        footer=STATES_UNIQUE if repeats is False and not is_sorted else None,
     )
 
 

@@ -13,7 +13,7 @@ from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import sorted_merge
 from lakebed.merge.spill import repeating_text
 from lakebed.merge.vectors import index_array, memory_of, take_rows
-from lakebed.model.schema_evolution import plain
+from lakebed.model.joined import plain_parts
 
 ROWS = 6000
 SCHEMA = pa.schema([("k", pa.string()), ("id", pa.string()), ("word", pa.string()), ("rare", pa.string())])
@@ -40,7 +40,7 @@ def run(age: int, *batches: pa.RecordBatch, is_delete: bool = False) -> Run:
 def both(runs: list[Run], memory: int) -> tuple[pa.Table, pa.Table, list[pa.RecordBatch]]:
     values = pa.Table.from_batches(list(sorted_merge(runs, RULE, SCHEMA, memory=memory)))
     coded = list(sorted_merge(runs, RULE, SCHEMA, memory=memory, encoded=True))
-    return values, pa.Table.from_batches([plain(batch) for batch in coded]), coded
+    return values, pa.Table.from_batches([part for batch in coded for part in plain_parts(batch)]), coded
 
 
 def is_coded(batch: pa.RecordBatch, name: str) -> bool:

@@ -101,7 +101,7 @@ def test_the_oldest_vectors_make_room() -> None:
     kept = KeptVectors(budget=1200)
     keys = [("memory://", ((name, 1),), "", "", frozenset[str](), "runs") for name in "abc"]
     for key in keys:
-        kept.put(key, SliceVectors(()))
+        kept.put(key, SliceVectors(()), since=1 << 30)
     assert [key in kept for key in keys] == [False, True, True]
     kept.clear()
     assert not any(key in kept for key in keys)
