@@ -170,6 +170,16 @@ class History:
         for instant, metadata, _ in self.bodies(actions=actions):
             yield instant, _decoded(instant, State.COMPLETED, metadata)
 
+    def reports(self, actions: Sequence[Action], low: str) -> Iterator[tuple[Instant, ActionBody | None]]:
+        """Archived actions of these kinds that began at `low` or later with what they reported, a row group at a time.
+
+        Where files overlap there is no order between them, and an action may come twice.
+        """
+        for file in files_within(self.files, low, None):
+            for part in self._reader.body_groups(file, low, words(actions)):
+                for instant, metadata in zip(instants_of(part), part[METADATA], strict=True):
+                    yield instant, _decoded(instant, State.COMPLETED, metadata.as_py())
+
     def newest_first(self, actions: Sequence[Action], low: str | None = None) -> Iterator[Instant]:
         """Archived actions of these kinds by falling begin, down to `low`; files are opened as they are needed."""
         return newest_begun(self._reader, files_within(self.files, low, None), words(actions), low)

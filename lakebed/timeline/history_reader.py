@@ -64,12 +64,19 @@ class HistoryReader:
         """
         groups = self._row_groups(file, low, high)
         if actions is not None:
-            groups = [number for number in groups if self._has(file, number, actions, low, high)]
+            groups = [number for number in groups if self._has(file, (number,), actions, low, high)]
         if not groups:
             return BODIES_SCHEMA.empty_table()
         read = self._group_bodies(file, groups[0]) if len(groups) == 1 else self._read(file, BODIES_SCHEMA, groups)
-        table = within(read, REQUESTED, low, high)
-        return table if actions is None else table.filter(pc.is_in(table[ACTION], actions))
+        return _chosen(read, low, high, actions)
+
+    def body_groups(self, file: HistoryFile, low: str | None, actions: pa.Array) -> Iterator[pa.Table]:
+        """The same a row group at a time; a file without such an action costs one look at its small columns."""
+        if not self._has(file, None, actions, low, None):
+            return
+        for group in self._row_groups(file, low, None):
+            if self._has(file, (group,), actions, low, None):
+                yield _chosen(self._group_bodies(file, group), low, None, actions)
 
     def last_completion(self, file: HistoryFile) -> str | None:
         """The greatest completion in a file by its footer; None where that does not tell."""
@@ -84,8 +91,10 @@ class HistoryReader:
             for number in range(parquet.num_row_groups):
                 yield parquet.read_row_group(number)
 
-    def _has(self, file: HistoryFile, group: int, actions: pa.Array, low: str | None, high: str | None) -> bool:
-        times = within(self._group_times(file, (group,)), REQUESTED, low, high)
+    def _has(
+        self, file: HistoryFile, groups: tuple[int, ...] | None, actions: pa.Array, low: str | None, high: str | None
+    ) -> bool:
+        times = within(self._group_times(file, groups), REQUESTED, low, high)
         return bool(pc.any(pc.is_in(times[ACTION], actions)).as_py())
 
     def _group_times(self, file: HistoryFile, groups: tuple[int, ...] | None) -> pa.Table:
@@ -163,6 +172,11 @@ class HistoryReader:
             raise CorruptTable("the history file holds a time that is none", file=file.path)
         known = pc.is_in(table[ACTION], KNOWN_ACTIONS)
         return table if pc.all(known, min_count=0).as_py() else table.filter(known)
+
+
+def _chosen(table: pa.Table, low: str | None, high: str | None, actions: pa.Array | None) -> pa.Table:
+    table = within(table, REQUESTED, low, high)
+    return table if actions is None else table.filter(pc.is_in(table[ACTION], actions))
 
 
 def _is_below(footer: pq.FileMetaData, group: int, low: str | None) -> bool:

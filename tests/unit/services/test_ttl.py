@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from lakebed.config.upkeep_options import TtlOptions, TtlStrategy
+from lakebed.config.upkeep_options import ArchiveOptions, CleanOptions, TtlOptions, TtlStrategy
 from lakebed.errors import InvalidRequest
+from lakebed.format.names import HISTORY_DIR
 from lakebed.model.instant import Action
+from lakebed.services.archival import archive
+from lakebed.services.cleaning import clean
+from lakebed.services.partition_ages import created
 from lakebed.services.ttl import expired_partitions
 from lakebed.storage.memory import MemoryStorage
+from lakebed.storage.storage import Storage
+from lakebed.table import Table
 from lakebed.timeline.clock import ManualClock
 from lakebed.timeline.meta_client import MetaClient
-from tests.simulation.write_cases import data, fill, read, table_on
+from tests.simulation.write_cases import Row, data, fill, read, table_on
 from tests.unit.txn.tables import control_of
 
 START_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
+CREATED = {"hoodie.partition.ttl.strategy.type": "KEEP_BY_CREATION_TIME"}
+QUIET = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
+YOUNG = [("k1", 9, "p1", 9), ("k3", 9, "p1", 9), ("k5", 9, "p1", 9)]
+Vanish = Callable[[Table], object]
+WAYS: dict[str, Vanish] = {
+    "deleted": lambda table: table.delete_partitions(["p1"], options=QUIET),
+    "overwritten": lambda table: table.overwrite(data([("k0", 5, "p0", 5)]), options=QUIET),
+}
 
 
 @pytest.mark.parametrize("kind", ["mor-v2", "cow"])
@@ -56,3 +72,84 @@ def test_inline_and_what_makes_no_sense() -> None:
         options={"hoodie.partition.ttl.inline": "true", "hoodie.partition.ttl.strategy.days.retain": "1"},
     )
     assert {row[2] for row in (read(storage) or {}).values()} == {"p1"}
+
+
+def age_of(storage: Storage, partition: str = "p=p1") -> str:
+    return created(MetaClient.open(storage))[partition]
+
+
+def in_days(clock: ManualClock, days: int, table: Table, rows: list[Row]) -> str:
+    clock.advance(days * DAY_MS)
+    return table.upsert(data(rows), options=QUIET).instant
+
+
+@pytest.mark.parametrize("archived", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["mor-v2", "cow"])
+def test_a_young_partition_is_not_dropped_by_the_age_of_one_that_vanished(kind: str, way: str, archived: bool) -> None:
+    storage, clock = MemoryStorage(), ManualClock(START_MS)
+    fill(storage, kind, control_of(storage, clock))
+    table = table_on(storage, control_of(storage, clock))
+    clock.advance(10 * DAY_MS)
+    WAYS[way](table)
+    reborn = in_days(clock, 10, table, YOUNG)
+    for _ in range(3):
+        in_days(clock, 1, table, [YOUNG[0]])
+    if archived:
+        clean(MetaClient.open(storage), control_of(storage, clock), CleanOptions(commits=1))
+        gone = archive(
+            MetaClient.open(storage), control_of(storage, clock), ArchiveOptions(max_commits=2, min_commits=1)
+        )
+        assert Action.REPLACE_COMMIT in {instant.action for instant in gone}
+        assert reborn in {instant.requested_time for instant in gone}
+    assert age_of(storage) == reborn, "neither the first life of the partition nor its last write"
+    table.services.drop_expired_partitions(5, CREATED)
+    left = {key for key, row in (read(storage) or {}).items() if row[2] == "p1"}
+    assert left == {"k1", "k3", "k5"}
+    clock.advance(3 * DAY_MS)
+    assert table.services.drop_expired_partitions(5, CREATED) is not None
+    assert "p1" not in {row[2] for row in (read(storage) or {}).values()}
+
+
+def test_rows_in_the_place_of_all_others_make_a_partition_anew() -> None:
+    storage, clock = MemoryStorage(), ManualClock(START_MS)
+    fill(storage, "cow", control_of(storage, clock))
+    table = table_on(storage, control_of(storage, clock))
+    old = age_of(storage, "p=p0")
+    clock.advance(10 * DAY_MS)
+    done = table.overwrite_partitions(data(YOUNG[:1]), options=QUIET)
+    assert age_of(storage) == done.instant
+    table.services.cluster(QUIET)
+    in_days(clock, 1, table, YOUNG)
+    assert age_of(storage) == done.instant, "a clustering makes nothing anew"
+    assert age_of(storage, "p=p0") == old
+
+
+def test_a_partition_whose_first_write_was_undone() -> None:
+    storage, clock = MemoryStorage(), ManualClock(START_MS)
+    fill(storage, "cow", control_of(storage, clock))
+    table = table_on(storage, control_of(storage, clock))
+    undone = table.upsert(data([("n", 1, "p9", 1)]), options=QUIET)
+    table.services.rollback(undone.instant)
+    again = in_days(clock, 10, table, [("n", 2, "p9", 2)])
+    in_days(clock, 1, table, [("n", 3, "p9", 3)])
+    assert age_of(storage, "p=p9") == again
+    table.services.drop_expired_partitions(5, CREATED)
+    assert (read(storage) or {})["n"] == ("n", 3, "p9", 3)
+
+
+def test_where_no_report_tells_a_partition_is_as_young_as_its_files() -> None:
+    storage, clock = MemoryStorage(), ManualClock(START_MS)
+    fill(storage, "cow", control_of(storage, clock))
+    table = table_on(storage, control_of(storage, clock))
+    old = age_of(storage, "p=p0")
+    clock.advance(10 * DAY_MS)
+    table.delete_partitions(["p1"], options=QUIET)
+    in_days(clock, 10, table, YOUNG)
+    last = [in_days(clock, 1, table, YOUNG) for _ in range(3)][-1]
+    clean(MetaClient.open(storage), control_of(storage, clock), CleanOptions(commits=1))
+    archive(MetaClient.open(storage), control_of(storage, clock), ArchiveOptions(max_commits=2, min_commits=1))
+    for info in list(storage.list(HISTORY_DIR)):
+        storage.delete([info.path])
+    assert age_of(storage) == last
+    assert age_of(storage, "p=p0") >= old
