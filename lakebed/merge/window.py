@@ -19,7 +19,7 @@ from lakebed.merge.keys import Keys, WindowHeads, heads_of
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import COMMIT_TIME, IS_DELETED, OPERATION, ROW_COLUMN, RUN_COLUMN, Run
 from lakebed.merge.vectors import Bools, Ints, index_array, is_text, numbers, take, truths
-from lakebed.model.joined import LARGEST_COLUMN, concat, concat_batches, concat_chunks, is_wider, values
+from lakebed.model.joined import concat, concat_batches, concat_chunks, is_large, is_wider, values
 
 _GONE = ("D", "-U")
 _MIXED_SHARE = 64
@@ -264,7 +264,7 @@ def encodes(column: pa.Array, wanted: pa.DataType) -> bool:
 
 def _in_type(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     """A column of a batch in another type; too large for it, a column keeps the 64-bit offsets that it came with."""
-    if is_wider(column.type, wanted) and column.nbytes > LARGEST_COLUMN:
+    if is_wider(column.type, wanted) and is_large(column):
         return column
     return values(column) if encodes(column, wanted) else column.cast(wanted)
 

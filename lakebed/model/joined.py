@@ -71,6 +71,11 @@ def is_wider(given: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(given != wanted and given == wide_type(wanted))
 
 
+def is_large(column: pa.Array) -> bool:
+    """Whether a column is too large for 31 bits, or nearly so."""
+    return bool(column.nbytes > LARGEST_COLUMN)
+
+
 def concat(parts: Sequence[pa.Array]) -> pa.Array:
     """One array; a single part is not copied. With 64-bit offsets where a part has them or the sum needs them."""
     parts = [part for part in parts if len(part)] or parts[:1]
@@ -175,7 +180,7 @@ def narrowed(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatc
     if not wide:
         yield batch
         return
-    if batch.num_rows > 1 and any(batch.column(at).nbytes > LARGEST_COLUMN for at in wide):
+    if batch.num_rows > 1 and any(is_large(batch.column(at)) for at in wide):
         half = batch.num_rows // 2
         yield from narrowed(batch.slice(0, half), schema)
         yield from narrowed(batch.slice(half), schema)

@@ -70,7 +70,7 @@ def wins(rule: MergeRule, state: State, new: Version) -> bool:
     if new.bare_delete(rule) or state.version.bare_delete(rule):
         return True
     old_order, new_order = state.version.ordering(rule), new.ordering(rule)
-    if old_order == new_order and state.version.run.is_base:
+    if old_order == new_order and state.version.run.is_base and not new.run.is_base:
         own = new.values.get(TIME) or new.run.instant_time
         return own >= state.version.values[TIME]
     return new_order >= old_order
