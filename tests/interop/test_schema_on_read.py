@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,17 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.model.instant import Instant
 from lakebed.storage.local import LocalStorage
 from lakebed.timeline.meta_client import MetaClient
 
 from .client import HudiPeer
-from .hudi_writer import NO_CLEANING, NO_METADATA, upsert_options
+from .hudi_writer import NO_CLEANING, NO_METADATA
 from .plain_rows import KEYED, in_order, no_damage, rows
 
 pytestmark = pytest.mark.interop
 
-SCHEMA = pa.schema(
-    [("id", pa.string()), ("ts", pa.int64()), ("p", pa.string()), ("a", pa.string()), ("n", pa.int32())]
-)
+SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("p", pa.string()), ("a", pa.string()), ("n", pa.int32())])
 ON_READ = {"hoodie.schema.on.read.enable": "true"}
 DROPS = {"hoodie.datasource.write.schema.allow.auto.evolution.column.drop": "true"}
 """Hudi takes the old name of a column for one that was lost."""
@@ -65,9 +65,7 @@ def ours(table: lakebed.Table, columns: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("blocks", ["parquet", "avro"])
 @pytest.mark.parametrize("service", SERVICES)
-def test_a_column_is_renamed_between_plan_and_run(
-    hudi: HudiPeer, tmp_path: Path, service: str, blocks: str
-) -> None:
+def test_a_column_is_renamed_between_plan_and_run(hudi: HudiPeer, tmp_path: Path, service: str, blocks: str) -> None:
     path = tmp_path / "t"
     table = written(path, blocks)
     planned = SERVICES[service](table)
@@ -89,3 +87,31 @@ def test_a_column_is_renamed_between_plan_and_run(
     assert ours(table, columns) == changed
     assert sql.read(columns) == changed
     assert no_damage(table)
+
+
+def test_hudi_finds_the_schemas_when_the_changes_are_archived(hudi: HudiPeer, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = written(path)
+    sql = Sql(hudi, path, "archived_changes")
+    sql.alter("rename column a to b")
+    sql.alter("drop column n")
+    for turn in range(8):
+        table.refresh().update(set={"ts": str(10 + turn)}, where="id = 'k1'")
+    table.services.archive(
+        {"hoodie.keep.min.commits": "3", "hoodie.keep.max.commits": "4", "hoodie.clean.commits.retained": "1"}
+    )
+    operations = [table.inspect.body(one.requested_time).operation for one in active_writes(path)]  # type: ignore[union-attr]
+    assert "ALTER_SCHEMA" not in operations
+    columns = ["id", "ts", "p", "b"]
+    known = ours(table, columns)
+    assert not any("null" in row for row in known)
+    assert sql.read(columns) == known
+    sql.alter("add columns (n string)")
+    sql.alter("rename column b to c")
+    known = ours(table, ["id", "ts", "p", "c", "n"])
+    assert sql.read(["id", "ts", "p", "c", "n"]) == known
+    assert ours(table, ["id", "c"]) == in_order([json.loads(row)[0:4:3] for row in known])
+
+
+def active_writes(path: Path) -> tuple[Instant, ...]:
+    return MetaClient.open(LocalStorage(path)).completed_writes()
