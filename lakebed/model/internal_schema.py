@@ -192,6 +192,11 @@ def parse_schema_history(data: str | bytes, *, file: str | None = None) -> Schem
     return SchemaHistory(tuple(sorted((_schema(entry, file) for entry in entries), key=lambda schema: schema.version)))
 
 
+def render_schema_history(history: SchemaHistory) -> str:
+    """The JSON of a `.schemacommit` with all versions."""
+    return f'{{"schemas":[{",".join(version.json for version in reversed(history.versions))}]}}'
+
+
 def _load(data: str | bytes, file: str | None) -> Mapping[str, Any]:
     try:
         loaded = json.loads(data)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from lakebed.config.options import TableConfig
@@ -22,10 +22,8 @@ from lakebed.errors import ConflictError, CorruptTable
 from lakebed.format.names import (
     HOODIE_DIR,
     PROPERTIES_FILE,
-    SCHEMA_DIR,
     TIMELINE_DIR,
     instant_file_name,
-    parse_instant_file,
 )
 from lakebed.format.timeline_files import decode_body
 from lakebed.model.actions import (
@@ -44,11 +42,10 @@ from lakebed.timeline.active import ActiveTimeline, load_active
 from lakebed.timeline.clock import comparable, to_instant_time
 from lakebed.timeline.history import History
 from lakebed.timeline.table_properties import load_table_config
+from lakebed.timeline.table_schema import Report, saved_history, told_schema
 from lakebed.timeline.timeline import Timeline
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
-_SERVICES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
-"""Operations, as commits name them, that rewrite rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,51 +277,23 @@ class MetaClient:
     # Schemas
 
     def schema_json(self, at: str | None = None) -> str | None:
-        """Avro text of the table's schema: that of the newest completed write (by `at`) that carries one.
-
-        Newest is what completed last. A table service rewrites what others wrote: its report tells the schema of its
-        plan, perhaps an older one than the table's, and counts only where no write is left to ask.
-        """
-        rewritten = None
-        for instant in reversed(self.timeline.of_actions(*_WRITES).in_completion_order()):
-            body = self.body(instant) if _is_by(instant, at) else None
-            if schema := _schema_of(body):
-                if not _rewrites(body):
-                    return schema
-                rewritten = rewritten or schema
-        for instant in self.history.newest_completed_first(_WRITES, at):
-            body = self.body(instant)
-            if (schema := _schema_of(body)) and not _rewrites(body):
-                return schema
-        return rewritten or self.config.create_schema or None
+        """Avro text of the table's schema: that of the write that completed last (by `at`) and carries one."""
+        return told_schema(self._reports(at), at) or self.config.create_schema or None
 
     def schema_history(self) -> str | None:
         """JSON text of all schemas of a table with schema-on-read, newest first; None for other tables."""
-        known = Timeline.of(filter(None, (parse_instant_file(info.name) for info in self.storage.list(SCHEMA_DIR))))
-        for instant in sorted(known.completed.instants, key=_completed, reverse=True):
-            if self.is_committed(instant.requested_time):
-                path = f"{SCHEMA_DIR}/{instant_file_name(instant)}"
-                try:
-                    return self.storage.read(path).decode("utf-8")
-                except UnicodeDecodeError:
-                    raise CorruptTable("the schema history is not UTF-8 text", file=path) from None
-        return None
+        return saved_history(self.storage, self.is_committed, self._reports())
 
-
-def _is_by(instant: Instant, at: str | None) -> bool:
-    return at is None or comparable(instant.completion_time or "") <= comparable(at)
+    def _reports(self, until: str | None = None) -> Iterator[Report]:
+        """Completed writes by falling completion, archived ones from `until` on, with a way to what they reported."""
+        for instant in reversed(self.timeline.completed.of_actions(*_WRITES).in_completion_order()):
+            yield instant, partial(self.body, instant)
+        for instant in self.history.newest_completed_first(_WRITES, until):
+            yield instant, partial(self.body, instant)
 
 
 def _completed(instant: Instant) -> str:
     return comparable(instant.completion_time or instant.requested_time)
-
-
-def _schema_of(body: ActionBody | None) -> str | None:
-    return body.schema_json if isinstance(body, CommitMetadata) else None
-
-
-def _rewrites(body: ActionBody | None) -> bool:
-    return isinstance(body, CommitMetadata) and (body.compacted or (body.operation or "").upper() in _SERVICES)
 
 
 def _timeline_folder(config: TableConfig) -> str:

@@ -39,6 +39,7 @@ from lakebed.write.lanes import LEAST_SHARE, Lanes
 from lakebed.write.operation import Operation
 from lakebed.write.placing import Placed, Placing
 from lakebed.write.scatter import Scatter
+from lakebed.write.schema_history import forget_histories, save_history
 from lakebed.write.task import Target, WriteContext, write_group
 
 SCHEMA_KEY = "schema"
@@ -179,7 +180,12 @@ def commit(
         replaced_file_ids=replaced,
     )
     rings = _renew_rings(txn, request, replaced)
+    on_read = request.shape.on_read
+    if on_read is not None:
+        save_history(txn.snapshot.storage, txn.begin_time, on_read.history)
     instant = txn.commit(body)
+    if on_read is not None:
+        forget_histories(txn.snapshot)
     for partition in rings:
         with suppress(StorageUnavailable):  # the ring counts by its instant, as long as the timeline knows that
             mark_committed(txn.snapshot, partition, txn.begin_time)

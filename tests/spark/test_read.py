@@ -14,6 +14,7 @@ from lakebed.spark import living
 from lakebed.spark.read import forget_frames
 from lakebed.storage.open import open_storage
 from tests.conftest import GOLDEN_NAMES, expected
+from tests.schema_changes import Add, Drop, Rename, alter
 from tests.spark.tables import PARTS, SCHEMA, assert_same, frame, make_table, row, rows
 
 
@@ -226,3 +227,24 @@ def test_a_store_that_spark_cannot_open(native: lakebed.Table, spark: Any) -> No
     assert found.lines() == [f"{len(found.python)} slices through Python: {why}"]
     assert why_unreadable(spark, native.url, "x") is None
     assert spark_location(spark, open_storage("/a/b").url) == "file:///a/b"
+
+
+@pytest.mark.parametrize("settings", [{}, {"log_format": "v1"}, {"table_type": "cow"}], ids=["native", "v1", "cow"])
+def test_columns_with_ids_at_every_time(settings: dict[str, str], tmp_path: Path, spark: Any) -> None:
+    """A column that was dropped and added again is another one, though name and type are the same."""
+    schema = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("a", pa.string()), ("n", pa.int32())])
+    table = lakebed.create(tmp_path / "t", schema, record_key="id", ordering="ts", num_buckets=1, **settings)
+    for ts in (1, 2):
+        table.upsert(pa.Table.from_pylist([{"id": str(i), "ts": ts, "a": f"{i}", "n": i} for i in range(9)], schema))
+    before = table.inspect.timeline().to_pylist()[-1]["instant"]
+    planned = table.services.plan_compaction() if table.config.is_mor else None
+    alter(table, Drop("n"), Add("n", pa.int32()), Rename("a", "b"))
+    if planned is not None:
+        table.services.run(planned)
+    table.refresh().update(set={"n": "7"}, where="id = '3'")
+    for _ in range(2):
+        assert_same(spark, table.scan(as_of=before))
+        assert_same(spark, table.scan())
+        assert_same(spark, table.incremental(start="0", end=before))
+    assert {one["n"] for one in table.scan().to_arrow().to_pylist()} == {None, 7}
+    assert {one["n"] for one in table.scan(as_of=before).to_arrow().to_pylist()} == set(range(9))
