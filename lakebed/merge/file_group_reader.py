@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.config.merge_settings import MergeMode
 from lakebed.datafile.base_file import open_base_file
 from lakebed.datafile.log_file import parquet_source
 from lakebed.datafile.parquet_metadata import Footers
@@ -42,8 +43,10 @@ class FileGroupReader(SliceRuns):
         self, split: ReadSplit, counters: ReadCounters | None = None, footers: Footers | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The merged rows of a slice that the query asks for. `footers` are those known of files below logs."""
-        wanted = self.columns(self.schema.names or self.shape.schema.names[:1])  # rows without columns have no number
         piece = split.slice
+        merger_sees_all = piece.log_files and self.shape.rule.mode is MergeMode.CUSTOM
+        names = self.shape.schema.names if merger_sees_all else self.schema.names
+        wanted = self.columns(names or self.shape.schema.names[:1])  # rows without columns have no number
         if not piece.log_files:
             merged = self._base_rows(piece, wanted, counters)
         else:
