@@ -24,6 +24,7 @@ from lakebed.model.actions import ActionBody
 from lakebed.model.instant import Action, Instant, State
 from lakebed.runner import LocalRunner
 from lakebed.storage.storage import Storage
+from lakebed.timeline.clock import LEGACY_LENGTH, comparable
 from lakebed.timeline.history_columns import (
     ACTION,
     BODIES_SCHEMA,
@@ -86,7 +87,7 @@ class History:
 
     def completed_within(self, start: str | None, end: str | None) -> pa.Table:
         """The same columns for completions in (start, end]; names tell only which files begin too late."""
-        return within(after(self.table(None, end), COMPLETED, start), COMPLETED, None, end)
+        return within(after(self.table(None, _begun_by(end)), COMPLETED, start), COMPLETED, None, end)
 
     def begins_within(self, start: str | None, end: str | None, actions: Sequence[Action]) -> list[str]:
         """Begins of the actions of these kinds that completed in (start, end]."""
@@ -186,7 +187,12 @@ class History:
 
     def newest_completed_first(self, actions: Sequence[Action], until: str | None = None) -> Iterator[Instant]:
         """The same by falling completion, from `until` on."""
-        return newest_completed(self._reader, files_within(self.files, None, until), words(actions), until)
+        return newest_completed(self._reader, files_within(self.files, None, _begun_by(until)), words(actions), until)
+
+
+def _begun_by(completion: str | None) -> str | None:
+    """The last begin of anything that completed by then; begins of 14 digits count as the end of their second."""
+    return f"{comparable(completion)[:LEGACY_LENGTH]}999" if completion is not None else None
 
 
 def _decoded(instant: Instant, state: State, data: bytes | None) -> ActionBody | None:

@@ -66,17 +66,20 @@ def test_any_overlap_any_order_each_action_once(tmp_path: Path, seed: int) -> No
 
 
 def test_only_files_that_can_hold_the_newest_are_read(tmp_path: Path) -> None:
-    files: list[Rows] = [[(t(i), t(i + 1), "commit"), (t(i + 5), t(i + 6), "commit")] for i in range(10, 100, 10)]
+    seconds = [1000 * i for i in range(1, 10)]
+    files: list[Rows] = [[(t(s), t(s + 1), "commit"), (t(s + 5), t(s + 6), "commit")] for s in seconds]
     history = history_of(tmp_path, *files)
-    assert next(history.newest_first(COMMITS)).requested_time == t(95)
+    assert next(history.newest_first(COMMITS)).requested_time == t(9005)
     assert len(history._reader._times) == 1
-    assert next(history.newest_completed_first(COMMITS)).requested_time == t(95)
+    assert next(history.newest_completed_first(COMMITS)).requested_time == t(9005)
     assert len(history._reader._times) == 1
-    assert next(history.newest_completed_first(COMMITS, t(31))).requested_time == t(30)
+    assert next(history.newest_completed_first(COMMITS, t(3001))).requested_time == t(3000)
     assert len(history._reader._times) == 2
-    history = history_of(tmp_path, *files)
-    assert list(history.newest_first(COMMITS, low=t(96))) == []
-    assert history.first_completed(COMMITS) == next(reversed(list(history.newest_first(COMMITS))))
+    assert list(history.newest_first(COMMITS, low=t(9006))) == []
+    history = History.load(history.storage)
+    first = history.first_completed(COMMITS)
+    assert first is not None and first.requested_time == t(1000)
+    assert {path for path, _ in history._reader._times} == {history.files[0].path}
 
 
 def test_an_empty_history() -> None:
@@ -84,3 +87,11 @@ def test_an_empty_history() -> None:
     assert list(history.newest_first(COMMITS)) == []
     assert list(history.newest_completed_first(COMMITS)) == []
     assert history.first_completed(COMMITS) is None
+
+
+def test_begins_of_14_digits_may_lie_behind_their_completions(tmp_path: Path) -> None:
+    history = history_of(tmp_path, [("20260101000000", "20260101000000500", "commit")])
+    assert history.completed_within(None, "20260101000000500").num_rows == 1
+    assert len(list(history.newest_completed_first(COMMITS, "20260101000000500"))) == 1
+    assert list(history.newest_completed_first(COMMITS, "20260101000000499")) == []
+    assert history.first_completed(COMMITS) is not None
