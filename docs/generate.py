@@ -34,7 +34,7 @@ GROUPS = (
         "Transactions",
         TxnOptions,
         "How writers are kept apart. With several writers the table itself keeps the mode and the lock, for all of "
-        "them ([why](decisions/0018-the-concurrency-mode-belongs-to-the-table.md)): a call may ask for a stricter "
+        "them ([why](decisions/0020-the-concurrency-mode-belongs-to-the-table.md)): a call may ask for a stricter "
         "mode, and `t.services.set_concurrency(mode)` changes it on purpose.",
     ),
     ("Table properties", TableConfig, "What `hoodie.properties` says; set when a table is made."),
