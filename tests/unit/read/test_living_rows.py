@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import lakebed
 from lakebed.read import kept_vectors, living_rows
-from lakebed.read.kept_vectors import KEPT, KeptVectors, SliceVectors
+from lakebed.read.kept_vectors import KEPT, FileVector, KeptVectors, SliceVectors
 from tests.golden.rows import rows_of
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("part", pa.string()), ("v", pa.float64())])
@@ -62,16 +63,22 @@ def test_the_same_rows_as_by_merging(table: lakebed.Table) -> None:
     assert rows_of(late.to_arrow(), SCHEMA.names) == rows_of(late.limit(1 << 40).to_arrow(), SCHEMA.names)
 
 
-def test_keys_are_compared_once(table: lakebed.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many runs were merged for vectors, time after time."""
+    found: list[int] = []
     for name in ("merge_vectors", "merge_order"):
         merge = getattr(kept_vectors, name)
 
         def counted(runs: Any, *args: Any, merge: Any = merge, **kwargs: Any) -> Any:
-            made.append(len(runs))
+            found.append(len(runs))
             return merge(runs, *args, **kwargs)
 
         monkeypatch.setattr(kept_vectors, name, counted)
+    return found
+
+
+def test_keys_are_compared_once(table: lakebed.Table, tmp_path: Path, made: list[int]) -> None:
     first = table.scan().to_arrow()
     assert not made, "whoever reads once pays for nothing else"
     assert rows_of(table.scan().to_arrow(), SCHEMA.names) == rows_of(first, SCHEMA.names)
@@ -97,11 +104,85 @@ def test_rules_that_combine_rows_are_merged(tmp_path: Path) -> None:
     assert sorted(made.scan().to_arrow().column("v").to_pylist()) == [1.0, 1.25, 1.5, 1.75]
 
 
-def test_the_oldest_vectors_make_room() -> None:
-    kept = KeptVectors(budget=1200)
-    keys = [("memory://", ((name, 1),), "", "", frozenset[str](), "runs") for name in "abc"]
-    for key in keys:
-        kept.put(key, SliceVectors(()), since=1 << 30)
-    assert [key in kept for key in keys] == [False, True, True]
+# ---------------------------------------------------------------- within a budget
+def key(name: str) -> Any:
+    return ("file:///t", ((name, 1),), "", "", frozenset[str](), "runs")
+
+
+def sized(nbytes: int) -> SliceVectors:
+    words = np.zeros(nbytes // 8, np.uint64)
+    found = SliceVectors((FileVector("f", 0, 0, words),))
+    assert found.nbytes == nbytes
+    return found
+
+
+def test_vectors_that_nobody_uses_make_room() -> None:
+    kept = KeptVectors(budget=3000)
+    for name in "ab":
+        kept.put(key(name), sized(800), kept.asked(key(name)))
+    assert [key(name) in kept for name in "abc"] == [True, True, False]
+    assert not kept.asked(key("c")), "nobody asked for them before"
+    kept.put(key("c"), sized(800), 0)
+    assert key("c") not in kept, "who asks for the first time pushes nobody out"
+    kept.get(key("b"))
+    kept.put(key("c"), sized(800), kept.asked(key("c")))
+    assert [key(name) in kept for name in "abc"] == [False, True, True], "unused since somebody asked for the others"
     kept.clear()
-    assert not any(key in kept for key in keys)
+    assert not any(key(name) in kept for name in "abc")
+
+
+def test_vectors_above_the_budget_push_nothing_out() -> None:
+    kept = KeptVectors(budget=3000)
+    kept.put(key("small"), sized(800), 0)
+    for _ in range(3):
+        since = kept.asked(key("large"))
+        assert not kept.has_room(4000, since)
+        kept.put(key("large"), sized(4000), since)
+        assert [key(name) in kept for name in ("small", "large")] == [True, False]
+    assert not kept.has_room(800, 0, keep=1000), "what a scan may keep counts those that are there"
+    assert not kept.has_room(1200, kept.asked(key("large")), keep=1600)
+    assert kept.has_room(1000, kept.asked(key("large")), keep=1600), "nobody used the small ones since"
+
+
+def test_scans_over_more_slices_than_there_is_room_for_keep_some(
+    table: lakebed.Table, made: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        rows = table.scan().to_arrow()
+        table.scan().count()
+    assert len(made) == 6
+    entry = max(one.cost for one in KEPT._kept.values())
+    KEPT.clear()
+    monkeypatch.setattr(KEPT, "budget", 3 * entry)
+    made.clear()
+    for _ in range(5):
+        assert table.scan().to_arrow().num_rows == rows.num_rows
+        assert table.scan().count() == rows.num_rows
+    assert 2 <= len(KEPT._kept) <= 4
+    assert len(made) <= 8, "those that are not kept are not made again and again"
+    assert KEPT._held == sum(one.cost for one in KEPT._kept.values()) <= KEPT.budget
+
+
+def test_vectors_too_large_for_the_memory_are_not_made(table: lakebed.Table, made: list[int]) -> None:
+    merged = table.scan().to_arrow()
+    for _ in range(3):
+        small = table.scan(memory="4KB")
+        assert rows_of(small.to_arrow(), SCHEMA.names) == rows_of(merged, SCHEMA.names)
+        assert small.count() == merged.num_rows
+    assert not made
+    assert not KEPT._kept
+
+
+def test_what_vectors_take_is_known_beforehand(table: lakebed.Table) -> None:
+    plan = table.scan().plan()
+    for split in plan.splits:
+        for ordered in (False, True):
+            vectors = kept_vectors.plan_vectors(plan.reader, split, ordered=ordered)
+            if vectors is None:
+                assert ordered
+                assert not table.config.is_lsm_tree
+                continue
+            size = vectors.most_bytes
+            found = vectors.vectors(plan.reader)
+            rows = sum(vector.rows for _, vector in found.logs)
+            assert found.nbytes <= size <= found.nbytes + 2 * rows + 4096
