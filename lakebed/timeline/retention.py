@@ -29,13 +29,13 @@ _WHOLE_FROM_WRITE = "lakebed.earliest.retained"
 """The same as cleans of earlier releases said it: the begin of the first write whose state is whole."""
 
 
-def require_readable(client: MetaClient, at: str, what: str, hint: str = "") -> None:
+def require_readable(client: MetaClient, at: str, what: str, hint: str = "", *, and_later: bool = False) -> None:
     """Refuse a question that needs the state at completion time `at`, `what` in words, where files of it are gone.
 
-    A question about a range of states needs all of them from the earliest on, so it is that one which is asked for.
+    With `and_later` it needs every later state as well, as one about each change does; a savepoint holds only its own.
     """
     since = whole_since(client)
-    if since is None or comparable(at) >= since or _is_saved(client, at):
+    if since is None or comparable(at) >= since or (not and_later and _is_saved(client, at)):
         return
     raise InvalidRequest(
         f"{what} is no longer there: older file versions were cleaned", hint=f"{earliest_hint(client, since)}{hint}"
