@@ -159,6 +159,7 @@ def _picked(window: Window, chosen: Chosen, wanted: pa.Field, index: pa.Array, l
     parts = window.columns(wanted.name, limit)
     if chosen.extra is not None:
         at = chosen.extra.schema.get_field_index(wanted.name)
+        parts = [values(part) for part in parts]  # merged rows hold their values themselves
         parts.append(chosen.extra.column(at) if at >= 0 else pa.nulls(chosen.extra.num_rows, wanted.type))
     picked = chosen.picks.get(wanted.name)
     if picked is None:

@@ -16,6 +16,8 @@ from lakebed.storage.open import open_storage
 from tests.conftest import GOLDEN_NAMES, expected
 from tests.schema_changes import Add, Drop, Rename, alter
 from tests.spark.tables import PARTS, SCHEMA, assert_same, frame, make_table, row, rows
+from tests.unit.write.test_repeated_keys import foreign
+from tests.unit.write.test_repeated_keys import rows as some_rows
 
 
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
@@ -33,6 +35,18 @@ def test_other_queries_of_golden_tables(name: str, golden: Callable[[str], Path]
     as_of = expected(name).get("as_of", {})
     if "rows" in as_of:
         assert_same(spark, table.scan(as_of=as_of["instant"]))
+
+
+@pytest.mark.parametrize("log_format", ["v1", "v2"])
+@pytest.mark.parametrize("layout", ["lsm_tree", "default"])
+def test_base_files_that_repeat_keys_read_as_without_spark(
+    layout: str, log_format: str, tmp_path: Path, spark: Any
+) -> None:
+    table = foreign(tmp_path, layout=layout, log_format=log_format)
+    assert_same(spark, table.scan())
+    table.upsert(some_rows(("a", 3, "late"), ("d", 3, "late")))
+    assert_same(spark, table.scan())
+    assert sorted(row["v"] for row in table.scan().to_df(spark).collect()) == ["a9", "b1", "b2", "c1", "d4"]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakebed.merge.record_merger import MergeMode, MergeRule
+from lakebed.merge.record_merger import MergeMode, MergeRule, register_merger
 from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import sorted_merge
 from lakebed.merge.spill import repeating_text
@@ -94,3 +94,17 @@ def test_a_column_under_two_names_is_taken_once() -> None:
     assert memory_of(batch.column("k")) == memory_of(batch.column("id"))
     apart = rows(1)
     assert memory_of(apart.column("k").slice(1)) != memory_of(apart.column("k"))
+
+
+@pytest.mark.parametrize("memory", [64 << 20, 400 << 10])
+def test_rows_of_a_merger_of_ones_own_beside_coded_rows(memory: int) -> None:
+    class Newer:
+        def merge_batch(self, older: pa.Table, newer: pa.Table) -> pa.Table:
+            return newer
+
+    register_merger("test.newer", Newer)
+    custom = MergeRule(key="k", mode=MergeMode.CUSTOM, merger="test.newer")
+    runs = [run(1, rows(1), rows(2)), run(2, rows(3))]
+    coded = list(sorted_merge(runs, custom, SCHEMA, memory=memory, encoded=True))
+    decoded = pa.Table.from_batches([part for batch in coded for part in plain_parts(batch)])
+    assert decoded.equals(pa.Table.from_batches(list(sorted_merge(runs, RULE, SCHEMA, memory=memory))))

@@ -137,3 +137,29 @@ def test_inserts_beside_known_rows_say_nothing_of_their_keys(tmp_path: Path) -> 
         assert not source.has_unique_keys
     table.upsert(rows(("a", 3, "z")))
     assert held(table) == [("a", 3, "z")]
+
+
+def test_a_row_that_would_move_is_late_if_any_row_of_its_key_is_newer(tmp_path: Path) -> None:
+    schema = SCHEMA.append(pa.field("p", pa.string()))
+    table = lakebed.create(
+        tmp_path,
+        schema,
+        record_key="id",
+        ordering="ts",
+        partition_by="p",
+        index="global_simple",
+        layout="default",
+        table_type="cow",
+        properties={"hoodie.simple.index.update.partition.path": "true"},
+    )
+
+    def one(ts: int, p: str) -> pa.Table:
+        return rows(("a", ts, f"a{ts}")).append_column("p", pa.array([p]))
+
+    table.insert(one(9, "old"))
+    table.insert(one(5, "old"))
+    assert held(table) == [("a", 5, "a5"), ("a", 9, "a9")]
+    table.upsert(one(7, "new"))
+    assert held(table) == [("a", 5, "a5"), ("a", 9, "a9")]
+    table.upsert(one(11, "new"))
+    assert held(table) == [("a", 11, "a11")]
