@@ -32,6 +32,8 @@ from lakebed.view.slicing import group_files
 _HOUR_MS = 3_600_000
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 _EVER = "9" * 17
+CoveredLog = tuple[FileGroupId, str]
+"""A file group and the name of one of its logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +75,10 @@ def retention(client: MetaClient, options: CleanOptions, now_ms: int) -> Retenti
     return Retention(_done(earliest), earliest)
 
 
-def expendable(client: MetaClient, view: FileSystemView, partition: str, keep: Retention) -> Iterator[Expendable]:
+def expendable(
+    client: MetaClient, view: FileSystemView, partition: str, keep: Retention, covered: Mapping[CoveredLog, Covered]
+) -> Iterator[Expendable]:
     """The files of a partition that nothing needs, reserved ones included."""
-    covered = _log_compacted(client, keep.limit)
     for group in view.file_groups(partition):
         for piece, until in _until(group, view):
             if until is not None and until < keep.limit and not _is_kept(group, piece, keep):
@@ -105,7 +108,7 @@ def _is_kept(group: FileGroup, piece: FileSlice, keep: Retention) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Covered:
+class Covered:
     """What covers a log: the compaction, the newest begin that it covers, and when it was complete."""
 
     by: str
@@ -117,9 +120,9 @@ class _Covered:
     """The compaction that stands at the place of this log."""
 
 
-def _log_compacted(client: MetaClient, limit: str) -> dict[tuple[FileGroupId, str], _Covered]:
-    """Logs that a log compaction covers which completed before the limit."""
-    done = [(instant, plan) for instant, plan in client.log_compactions() if _done(instant) < limit]
+def log_compacted(client: MetaClient, keep: Retention) -> dict[CoveredLog, Covered]:
+    """Logs that a log compaction covers which completed before the retained states."""
+    done = [(instant, plan) for instant, plan in client.log_compactions() if _done(instant) < keep.limit]
     results = {instant.requested_time for instant, _ in done}
     inputs: dict[FileGroupId, dict[str, dict[str, str]]] = {}  # by group and compaction, covered logs and their begins
     for instant, plan in done:
@@ -129,14 +132,14 @@ def _log_compacted(client: MetaClient, limit: str) -> dict[tuple[FileGroupId, st
             group = FileGroupId(operation.partition_path, operation.file_id)
             inputs.setdefault(group, {})[instant.requested_time] = logs
     completed = {instant.requested_time: _done(instant) for instant, _ in done}
-    found: dict[tuple[FileGroupId, str], _Covered] = {}
+    found: dict[CoveredLog, Covered] = {}
     for group, merged in inputs.items():
         anchors = _anchors({by: set(logs.values()) for by, logs in merged.items()})
         for by, logs in merged.items():
             newest = max(map(comparable, logs.values()), default="")
             for name, begin in logs.items():
                 doubtful = begin in results or client.is_before_timeline(begin) or client.config.has_shared_logs
-                found[(group, name)] = _Covered(by, newest, completed[by], doubtful, anchors.get(begin))
+                found[(group, name)] = Covered(by, newest, completed[by], doubtful, anchors.get(begin))
     return found
 
 
@@ -149,9 +152,7 @@ def _anchors(merged: Mapping[str, set[str]]) -> dict[str, str]:
     return {newest: by for by, newest in stands.items() if by not in again}
 
 
-def _covered_logs(
-    client: MetaClient, piece: FileSlice, covered: Mapping[tuple[FileGroupId, str], _Covered]
-) -> Iterator[Expendable]:
+def _covered_logs(client: MetaClient, piece: FileSlice, covered: Mapping[CoveredLog, Covered]) -> Iterator[Expendable]:
     """Logs of a slice that is needed which its log compactions replaced.
 
     Where all that was covered began before the base file did, the covered logs are what tells a reader that the base
