@@ -20,7 +20,7 @@ from lakebed.errors import ConflictError, CorruptTable
 from lakebed.model.actions import CleanMetadata, CleanPartition, CleanPlan, CommitMetadata, InstantRef
 from lakebed.model.files import FileGroup, FileSlice
 from lakebed.model.instant import Action, Instant
-from lakebed.services.cleaning_policy import Expendable, Retention, expendable, retention
+from lakebed.services.cleaning_policy import Expendable, Retention, expendable, log_compacted, retention
 from lakebed.services.plan_inputs import silent_logs
 from lakebed.services.reserved import File, Reserved
 from lakebed.storage.storage import joined
@@ -83,7 +83,8 @@ def plan_clean(
     view = FileSystemView.of(client)
     chosen = _touched_since_last(client, options, keep) if incremental else None
     partitions = view.partitions() if chosen is None else chosen
-    found = [file for partition in partitions for file in expendable(client, view, partition, keep)]
+    covered = log_compacted(client, keep)
+    found = [file for partition in partitions for file in expendable(client, view, partition, keep, covered)]
     if not _unreserved(client, found):
         return None
     known = {instant.requested_time for instant in client.completed_writes()}

@@ -9,7 +9,8 @@ So every state from just before the earliest retained write on stays whole, and 
 state it began with. Files that others reserved are never taken (services/reserved). What no reader counts goes at
 once: files of attempts that lost, and of writes that were undone. Logs that a log compaction covers go before their
 slice does, results of earlier ones among them, if the covering log's own header says all that they do: those made here
-name the original writes, those of Hudi may name another result, whose header is then the only one to name these.
+name the original writes, those of Hudi may name another result, whose header is then the only one to name these. The
+newest covered log stays where Hudi may read.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from lakebed.view.slicing import group_files
 _HOUR_MS = 3_600_000
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 _EVER = "9" * 17
+CoveredLog = tuple[FileGroupId, str]
+"""A file group and the name of one of its logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +75,10 @@ def retention(client: MetaClient, options: CleanOptions, now_ms: int) -> Retenti
     return Retention(_done(earliest), earliest)
 
 
-def expendable(client: MetaClient, view: FileSystemView, partition: str, keep: Retention) -> Iterator[Expendable]:
+def expendable(
+    client: MetaClient, view: FileSystemView, partition: str, keep: Retention, covered: Mapping[CoveredLog, Covered]
+) -> Iterator[Expendable]:
     """The files of a partition that nothing needs, reserved ones included."""
-    covered = _log_compacted(client, keep.limit)
     for group in view.file_groups(partition):
         for piece, until in _until(group, view):
             if until is not None and until < keep.limit and not _is_kept(group, piece, keep):
@@ -104,7 +108,7 @@ def _is_kept(group: FileGroup, piece: FileSlice, keep: Retention) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Covered:
+class Covered:
     """What covers a log: the compaction, the newest begin that it covers, and when it was complete."""
 
     by: str
@@ -112,40 +116,56 @@ class _Covered:
     until: str
     doubtful: bool
     """Whether only headers tell that the log may go: it may be the result of a log compaction, or of several writes."""
+    anchors: str | None = None
+    """The compaction that stands at the place of this log."""
 
 
-def _log_compacted(client: MetaClient, limit: str) -> dict[tuple[FileGroupId, str], _Covered]:
-    """Logs that a log compaction covers which completed before the limit."""
-    found: dict[tuple[FileGroupId, str], _Covered] = {}
-    compactions = client.log_compactions()
-    results = {instant.requested_time for instant, _ in compactions}
-    for instant, plan in compactions:
-        if _done(instant) >= limit:
-            continue
+def log_compacted(client: MetaClient, keep: Retention) -> dict[CoveredLog, Covered]:
+    """Logs that a log compaction covers which completed before the retained states."""
+    done = [(instant, plan) for instant, plan in client.log_compactions() if _done(instant) < keep.limit]
+    results = {instant.requested_time for instant, _ in done}
+    inputs: dict[FileGroupId, dict[str, dict[str, str]]] = {}  # by group and compaction, covered logs and their begins
+    for instant, plan in done:
         for operation in plan.operations:
+            names = {_name(path): begin_of(_name(path)) for path in operation.log_files}
+            logs = {name: begin for name, begin in names.items() if begin}
             group = FileGroupId(operation.partition_path, operation.file_id)
-            logs = {_name(path): begin_of(_name(path)) for path in operation.log_files}
-            newest = max((comparable(begin) for begin in logs.values() if begin), default="")
+            inputs.setdefault(group, {})[instant.requested_time] = logs
+    completed = {instant.requested_time: _done(instant) for instant, _ in done}
+    found: dict[CoveredLog, Covered] = {}
+    for group, merged in inputs.items():
+        anchors = _anchors({by: set(logs.values()) for by, logs in merged.items()})
+        for by, logs in merged.items():
+            newest = max(map(comparable, logs.values()), default="")
             for name, begin in logs.items():
-                if begin:
-                    doubtful = begin in results or client.is_before_timeline(begin) or client.config.has_shared_logs
-                    found[(group, name)] = _Covered(instant.requested_time, newest, _done(instant), doubtful)
+                doubtful = begin in results or client.is_before_timeline(begin) or client.config.has_shared_logs
+                found[(group, name)] = Covered(by, newest, completed[by], doubtful, anchors.get(begin))
     return found
 
 
-def _covered_logs(
-    client: MetaClient, piece: FileSlice, covered: Mapping[tuple[FileGroupId, str], _Covered]
-) -> Iterator[Expendable]:
+def _anchors(merged: Mapping[str, set[str]]) -> dict[str, str]:
+    """The newest write that each log compaction of a group stands for, unless a later one merged its result again."""
+    stands: dict[str, str] = {}
+    for by in sorted(merged, key=comparable):  # what an earlier one stands for is known by then
+        stands[by] = max((stands.get(begin, begin) for begin in merged[by]), key=comparable, default=by)
+    again = set().union(*merged.values())
+    return {newest: by for by, newest in stands.items() if by not in again}
+
+
+def _covered_logs(client: MetaClient, piece: FileSlice, covered: Mapping[CoveredLog, Covered]) -> Iterator[Expendable]:
     """Logs of a slice that is needed which its log compactions replaced.
 
     Where all that was covered began before the base file did, the covered logs are what tells a reader that the base
-    file does not hold them yet.
+    file does not hold them yet. And Hudi takes a merged log in only where it meets a log that it covers: in logs of the
+    form that Hudi reads, the one at whose place it stands is left.
     """
+    inline = {log.instant_time for log in piece.log_files if not log.native}
     for log in piece.log_files:
         by = covered.get((piece.file_group, log.name))
         if by is None or (piece.base_file is not None and by.newest <= comparable(piece.base_file.instant_time)):
             continue
-        if not by.doubtful or _says_no_more(client, log, [one for one in piece.log_files if one.instant_time == by.by]):
+        covering = [one for one in piece.log_files if one.instant_time == by.by]
+        if by.anchors not in inline and (not by.doubtful or _says_no_more(client, log, covering)):
             yield Expendable(piece.file_group.partition_path, log.name, by.until)
 
 

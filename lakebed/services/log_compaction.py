@@ -7,7 +7,7 @@
 
 What must stay: a write under way that began before the newest log taken in would fall into the middle later; logs that
 a compaction will take go with it; logs older than the base file by begin would seem to be in it. Readers of versions 8
-and 9 that do not look at COMPACTED_BLOCK_TIMES (Hudi's default) read the originals first and the merged log at its own
+and 9 that do not look at COMPACTED_BLOCK_TIMES (older Hudi) read the originals first and the merged log at its own
 instant: there it is only right if it reaches up to the newest log. Rows keep their commit time and sequence number.
 """
 

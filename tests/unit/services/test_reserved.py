@@ -25,6 +25,8 @@ from tests.unit.write.tables import held, make, row, table
 
 BOTH = pytest.mark.parametrize("kind", ["v10-by-commit-time", "v9-by-commit-time"])
 ONE = {"hoodie.clean.commits.retained": "1"}
+GOES = {"v10-by-commit-time": 3, "v9-by-commit-time": 2}
+"""How many of three covered logs a clean takes: where Hudi reads, that at whose place the merged log stands is left."""
 
 
 def merged(kind: str = "v10-by-commit-time", deltas: int = 3, **more: object) -> Table:
@@ -101,7 +103,7 @@ def test_blocked_for_ever(kind: str) -> None:
     planned = target.services.plan_compaction("full")
     assert planned
     [done] = target.services.run(clean)
-    assert report(target, done).total_files_deleted == 3
+    assert report(target, done).total_files_deleted == GOES[kind]
     assert found(target) == ROWS
     assert target.services.compact()
     assert pending(target) == []
@@ -114,12 +116,12 @@ def test_a_compaction_is_planned_without_what_a_clean_takes(kind: str) -> None:
     target = merged(kind)
     clean = planned_clean(target)
     leaving = names_to_clean(target)
-    assert len(leaving) == 3
+    assert len(leaving) == GOES[kind]
     [compaction] = target.services.plan_compaction("full").instants
     plan = client_of(target).plan(compaction)
     assert isinstance(plan, CompactionPlan)
     [operation] = plan.operations
-    assert len(operation.log_files) == 3
+    assert len(operation.log_files) == 6 - GOES[kind]
     assert not leaving.intersection(operation.log_files)
     target.services.run(compaction)  # before the clean: the files are all there
     assert found(target) == ROWS
@@ -191,7 +193,7 @@ def test_a_clean_leaves_what_a_plan_holds(kind: str) -> None:
     [done] = target.services.run(clean)
     [partition] = report(target, done).partitions.values()
     assert partition.deleted == partition.patterns == ()
-    assert len(partition.failed) == 3
+    assert len(partition.failed) == GOES[kind]
     assert found(target) == ROWS
     target.services.run(compaction)
     assert found(target) == ROWS
@@ -385,11 +387,28 @@ def test_merged_logs_that_were_merged_again_are_cleaned(kind: str) -> None:
     before = len(slices(target)[0].log_files)
     target.services.clean(ONE)
     [piece] = slices(target)
-    assert (before, len(piece.log_files)) == (9, 3), "one merged log says what six logs said"
+    assert (before, len(piece.log_files)) == (9, 6 - GOES[kind]), "one merged log says what six logs said"
     assert found(target) == {**ROWS, "z": 2}
     target.services.archive({"hoodie.keep.min.commits": "1", "hoodie.keep.max.commits": "2", **ONE})
     assert found(target) == {**ROWS, "z": 2}
     sound(target)
+
+
+def test_the_newest_covered_log_stays_where_hudi_reads() -> None:
+    """Hudi takes a merged log in only where it meets a log that it covers, and at the place of that."""
+    target = merged("v9-by-commit-time")
+    originals = [log.instant_time for log in slices(target)[0].log_files][:3]
+    target.services.clean(ONE)
+    left = [log.instant_time for log in slices(target)[0].log_files]
+    assert left[0] == originals[-1]
+    assert len(left) == 4
+    assert target.services.compact("log", options=EASY)
+    newest = left[-1]
+    put(target, row("z", v=1))
+    put(target, row("z", v=2))
+    target.services.clean(ONE)
+    assert slices(target)[0].log_files[0].instant_time == newest, "of the later one alone"
+    assert found(target) == {**ROWS, "z": 2}
 
 
 def test_a_clean_keeps_a_result_that_another_of_hudis_names(golden_copy: Callable[[str], Path]) -> None:
