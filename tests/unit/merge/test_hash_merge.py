@@ -31,7 +31,7 @@ def hashed(*runs: Run, rule: MergeRule = COMMIT, memory: int = MEMORY) -> list[t
 
 
 # ---------------------------------------------------------------- many tiny logs
-@pytest.mark.parametrize("memory", [1 << 10, 32 << 10, 128 << 10, 512 << 10, 64 << 20])
+@pytest.mark.parametrize("memory", [16 << 10, 32 << 10, 128 << 10, 512 << 10, 64 << 20])
 def test_no_rows_are_lost_in_the_default_layout(memory: int) -> None:
     nothing = (None,) * 30
     base = data(0, ("base", *nothing), schema=WIDE, is_sorted=False)
