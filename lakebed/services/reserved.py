@@ -10,7 +10,7 @@ states stay readable is for the retention to say (services/cleaning_policy) when
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lakebed.model.actions import CleanPlan
@@ -55,7 +55,7 @@ class Reserved:
         plans: dict[FileGroupId, tuple[Planned, ...]] = {}
         for plan in _planned(client):
             plans[plan.group] = (*plans.get(plan.group, ()), plan)
-        return cls(plans, saved, files_of_cleans(client, client.timeline.pending.instants))
+        return cls(plans, saved, dict(_leaving(client)))
 
     def held(self) -> dict[File, Instant]:
         """The files that must stay, and for whom."""
@@ -97,16 +97,11 @@ def _planned(client: MetaClient) -> Iterator[Planned]:
                 yield Planned(instant, group, CLUSTER, frozenset(map(_name, files)))
 
 
-def files_of_cleans(client: MetaClient, instants: Iterable[Instant]) -> dict[File, Instant]:
-    """The files that the plans of cleans among these instants name."""
-    found: dict[File, Instant] = {}
-    for instant in instants:
-        plan = client.plan(instant) if instant.action is Action.CLEAN else None
-        if isinstance(plan, CleanPlan):
-            found.update(
-                ((partition, _name(path)), instant) for partition, paths in plan.files.items() for path in paths
-            )
-    return found
+def _leaving(client: MetaClient) -> Iterator[tuple[File, Instant]]:
+    for instant in client.timeline.pending.of_actions(Action.CLEAN):
+        plan = client.plan(instant)
+        for partition, paths in plan.files.items() if isinstance(plan, CleanPlan) else ():
+            yield from (((partition, _name(path)), instant) for path in paths)
 
 
 def _name(path: str) -> str:
