@@ -14,7 +14,7 @@ import pytest
 
 import lakebed
 from lakebed.datafile import parquet_source
-from lakebed.datafile.parquet_metadata import ParquetMetadata
+from lakebed.datafile.parquet_metadata import ParquetMetadata, read_metadata
 from lakebed.errors import ConflictError, InvalidRequest
 from lakebed.model.actions import ClusteringGroup, ClusteringPlan, ClusteringSlice, RequestedReplace
 from lakebed.model.files import FileGroupId
@@ -359,11 +359,11 @@ def test_a_table_with_services_answers_like_one_without(kind: str, seed: int) ->
 @pytest.mark.parametrize("kind", ["v10-lsm", "v10-default"])
 def test_a_compaction_reads_every_footer_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target = filled(kind)
-    read, seen = parquet_source.read_metadata, Counter[str]()
+    seen = Counter[str]()
 
     def counted(file: pa.NativeFile, label: str) -> ParquetMetadata:
         seen[label] += 1
-        return read(file, label)
+        return read_metadata(file, label)
 
     monkeypatch.setattr(parquet_source, "read_metadata", counted)
     assert target.services.compact()
