@@ -19,6 +19,8 @@ from lakebed.format.avro_compile import full_name
 from lakebed.format.avro_cursor import Records
 from lakebed.model.schema import load_avro
 
+_PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
+
 
 def decode_plain(records: Records, schema_json: str, schema: pa.Schema) -> list[pa.Array]:
     """The columns of `schema` out of the records."""
@@ -106,6 +108,8 @@ class _Bare:
         if isinstance(schema, list):
             return [self.of(branch, namespace) for branch in schema]
         if isinstance(schema, str):
+            if schema in _PRIMITIVES:  # whatever records there are of that name, after a column `string`
+                return schema
             full = schema if "." in schema or not namespace else f"{namespace}.{schema}"
             return self._numbered.get(full) or self._numbered.get(schema) or schema
         drop = () if schema.get("logicalType") == "decimal" else ("logicalType",)

@@ -146,9 +146,9 @@ class SliceRuns:
             scan.require_intact()
         return scan
 
-    def may_repeat_keys(self, base: BaseFile) -> bool:
-        """Whether a base file does not say that every key is there once."""
-        with open_base_file(self.storage, base) as source:
+    def may_repeat_keys(self, base: BaseFile, footers: Footers) -> bool:
+        """Whether a base file does not say that every key is there once; whoever reads it next has its footer then."""
+        with open_base_file(self.storage, base, footers=footers) as source:
             return not source.has_unique_keys
 
     def open_base(

@@ -23,7 +23,7 @@ from lakebed.merge.spill import Spill, mixed_batches, small_batches, sort_runs
 from lakebed.merge.window import RunFacts
 from lakebed.merge.window_merge import WindowMerge, order_of
 from lakebed.merge.windows import Source, guess_row_bytes, windows
-from lakebed.model.joined import LARGEST_COLUMN, narrowed
+from lakebed.model.joined import LARGEST_COLUMN, is_wider, narrowed
 
 SMALLEST_WINDOW = 256 << 10  # bytes; below this a source is read in crumbs, and a pass is cheaper
 READ_BUFFER = 10 << 20
@@ -204,9 +204,9 @@ def _merged(chosen: list[_Plan], facts: RunFacts, spill: Spill, memory: int) -> 
     for source in sources:
         for field in source.schema or ():
             known = fields.setdefault(field.name, pa.field(field.name, field.type))
-            if known.type != field.type and pa.types.is_null(known.type):
+            if pa.types.is_null(known.type) or is_wider(known.type, field.type):
                 fields[field.name] = pa.field(field.name, field.type)
-            elif known.type != field.type and not pa.types.is_null(field.type):
+            elif known.type != field.type and not (pa.types.is_null(field.type) or is_wider(field.type, known.type)):
                 raise CorruptTable(f"column {field.name} is {known.type} and {field.type}", file=chosen[0].name)
     fields[RUN_COLUMN] = pa.field(RUN_COLUMN, pa.int32())
     schema = pa.schema(list(fields.values()))

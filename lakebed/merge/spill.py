@@ -126,11 +126,12 @@ def sort_runs(
         return Sorted(whole, spill.write(small_batches(whole)), unique)
 
     for batch in numbered_rows(runs, facts, buffer_bytes, encoded=encoded):
-        if not columns.has_room(batch):
+        nbytes = batch.nbytes
+        if not columns.has_room(batch, nbytes):
             yield flush()
         held.append(batch)
-        columns.add(batch)
-        size += batch.nbytes
+        columns.add(batch, nbytes)
+        size += nbytes
         if size >= buffer_bytes:
             yield flush()
     if held:
@@ -143,11 +144,12 @@ def gather_runs(runs: list[tuple[int, Run]], facts: RunFacts, most_bytes: int) -
     columns = ColumnBytes()
     size = 0
     for batch in numbered_rows(runs, facts, most_bytes):
-        size += batch.nbytes
-        if size > most_bytes or not columns.has_room(batch):
+        nbytes = batch.nbytes
+        size += nbytes
+        if size > most_bytes or not columns.has_room(batch, nbytes):
             return None
         held.append(batch)
-        columns.add(batch)
+        columns.add(batch, nbytes)
     return held
 
 

@@ -22,23 +22,35 @@ _OVERFLOW = (pa.ArrowInvalid, pa.ArrowCapacityError)
 
 
 class ColumnBytes:
-    """How large the columns of gathered batches are, each by itself."""
+    """How large the columns of gathered batches are, each by itself.
+
+    Columns are counted only once all of them together are too large for one: to weigh each column of each batch would
+    cost more than to gather them.
+    """
 
     def __init__(self) -> None:
         self._bytes: dict[str, int] = {}
+        self._uncounted: list[pa.RecordBatch] = []
+        self._all = 0
 
-    def has_room(self, batch: pa.RecordBatch) -> bool:
-        """Whether all columns stay small enough with this batch; the first one always has room."""
-        if not self._bytes:
+    def has_room(self, batch: pa.RecordBatch, nbytes: int) -> bool:
+        """Whether all columns stay small enough with this batch of so many bytes; the first one always has room."""
+        if self._all + nbytes <= LARGEST_COLUMN or not (self._uncounted or self._bytes):
             return True
+        for gathered in self._uncounted:
+            for name, size in _sizes(gathered):
+                self._bytes[name] = self._bytes.get(name, 0) + size
+        self._uncounted.clear()
         return all(self._bytes.get(name, 0) + size <= LARGEST_COLUMN for name, size in _sizes(batch))
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        for name, size in _sizes(batch):
-            self._bytes[name] = self._bytes.get(name, 0) + size
+    def add(self, batch: pa.RecordBatch, nbytes: int) -> None:
+        self._uncounted.append(batch)
+        self._all += nbytes
 
     def clear(self) -> None:
         self._bytes.clear()
+        self._uncounted.clear()
+        self._all = 0
 
 
 def _sizes(batch: pa.RecordBatch) -> Iterator[tuple[str, int]]:

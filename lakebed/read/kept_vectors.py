@@ -205,8 +205,12 @@ class KeptVectors:
     def has_room(self, size: int, since: int, keep: int = KEPT_BYTES) -> bool:
         """Whether vectors of so many bytes can be kept in `keep` bytes, besides those that were used after `since`."""
         with self._lock:
-            stay = sum(entry.cost for entry in self._kept.values() if entry.used > since)
-            return stay + _ENTRY + size <= min(self.budget, keep)
+            held, most = self._held + _ENTRY + size, min(self.budget, keep)
+            for entry in self._kept.values():  # the longest unused come first
+                if held <= most or entry.used > since:
+                    break
+                held -= entry.cost
+            return held <= most
 
     def put(self, key: _Key, vectors: SliceVectors | None, since: int, keep: int = KEPT_BYTES) -> None:
         """Keep vectors if there is room, which those make that nobody used after `since`."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from lakebed.config.options import ReadOptions
 from lakebed.config.write_options import WriteOptions
+from lakebed.datafile.parquet_metadata import Footers
 from lakebed.datafile.writers import STATES_UNIQUE, BaseFileWriter, FileSchema, WriteTarget, without_place
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.format.names import MarkerType, parse_base_file
@@ -187,7 +188,8 @@ class _Merging:
             piece.file_group, self.begin_time, attempt_token(number), base.instant_time if base else None
         )
         is_sorted = self.reader.shape.layout == LSM_TREE
-        repeats = base is not None and self.reader.may_repeat_keys(base)
+        footers: Footers = {}
+        repeats = base is not None and self.reader.may_repeat_keys(base, footers)
         with BaseFileWriter(
             marking(self.reader.storage, self.begin_time, MarkerType.MERGE if base else MarkerType.CREATE),
             target,
@@ -199,7 +201,7 @@ class _Merging:
             may_repeat=repeats,
             footer=None if is_sorted or repeats else STATES_UNIQUE,
         ) as writer:
-            for batch in self.reader.read(ReadSplit(piece)):
+            for batch in self.reader.read(ReadSplit(piece), footers=footers):
                 writer.write(batch)
             return replace(
                 writer.close().stat,

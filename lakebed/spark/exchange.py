@@ -167,12 +167,13 @@ def _larger(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     columns = ColumnBytes()
     count = 0
     for batch in batches:
-        if held and (count >= BATCH_ROWS or not columns.has_room(batch)):
+        nbytes = batch.nbytes
+        if held and (count >= BATCH_ROWS or not columns.has_room(batch, nbytes)):
             yield concat_batches(held)
             held, count = [], 0
             columns.clear()
         held.append(batch)
-        columns.add(batch)
+        columns.add(batch, nbytes)
         count += batch.num_rows
     if held:
         yield concat_batches(held)

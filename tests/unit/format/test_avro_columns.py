@@ -21,7 +21,8 @@ from lakebed.format import avro_columns, avro_plain, avro_readers
 from lakebed.format.avro_columns import avro_batches, decode_avro_block, decode_values, encode_frames
 from lakebed.format.avro_cursor import Records
 from lakebed.format.avro_plain import bare_schema, decode_plain
-from lakebed.model.schema import avro_to_arrow, load_avro
+from lakebed.format.avro_writer import encode_records
+from lakebed.model.schema import avro_to_arrow, load_avro, table_avro
 
 LONG = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-200, 200))
 INT = st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(-70, 70))
@@ -309,6 +310,16 @@ def test_types_of_one_name_are_told_apart_by_the_plain_decoder() -> None:
     expected = [{"net-price": b"A", "net_price": b"BC", "a-b": {"x": 7}, "a_b": {"y": "d"}, "c": {"y": "e"}}]
     assert plainly(schema, records).to_pylist() == expected
     assert decode_avro_block(encode_frames(records), schema, "f", 0).to_pylist() == expected
+
+
+def test_a_record_named_like_a_primitive_does_not_hide_it_from_the_plain_decoder() -> None:
+    columns = pa.schema(
+        [("string", pa.struct([("a", pa.int64())])), ("after", pa.struct([("z", pa.string()), ("n", pa.int64())]))]
+    )
+    rows = [{"string": {"a": 1}, "after": {"z": "x", "n": 5}}, {"string": None, "after": {"z": None, "n": None}}]
+    schema_json = json.dumps(table_avro(columns, "t"))
+    records = encode_records(pa.RecordBatch.from_pylist(rows, columns), schema_json).to_pylist()
+    assert plainly(schema_json, records).to_pylist() == rows
 
 
 def test_a_schema_that_the_plain_decoder_cannot_parse_is_corruption(monkeypatch: pytest.MonkeyPatch) -> None:

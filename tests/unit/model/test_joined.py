@@ -85,15 +85,34 @@ def test_narrow_and_wide_parts_meet() -> None:
 def test_batches_are_gathered_up_to_the_largest_column() -> None:
     gathered = ColumnBytes()
     batch = pa.RecordBatch.from_arrays([pa.array([1] * 4), pa.array(["x" * 5] * 4)], names=["n", "t"])
-    assert gathered.has_room(batch)
-    gathered.add(batch)
-    assert not gathered.has_room(batch), "two of them are 80 bytes of text"
+    assert gathered.has_room(batch, batch.nbytes)
+    gathered.add(batch, batch.nbytes)
+    assert not gathered.has_room(batch, batch.nbytes), "two of them are 80 bytes of text"
     gathered.clear()
-    assert gathered.has_room(batch)
+    assert gathered.has_room(batch, batch.nbytes)
     numbers = batch.select(["n"])
     for _ in range(10):
-        assert gathered.has_room(numbers), "numbers have no offsets"
-        gathered.add(numbers)
+        assert gathered.has_room(numbers, numbers.nbytes), "numbers have no offsets"
+        gathered.add(numbers, numbers.nbytes)
+
+
+def test_columns_of_small_batches_are_not_weighed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    weighed: list[int] = []
+    sizes = joined._sizes
+
+    def counted(batch: pa.RecordBatch) -> Iterator[tuple[str, int]]:
+        weighed.append(batch.num_rows)
+        return sizes(batch)
+
+    monkeypatch.setattr(joined, "_sizes", counted)
+    gathered = ColumnBytes()
+    batch = pa.RecordBatch.from_arrays([pa.array(["x"])], names=["t"])
+    for _ in range(MOST // batch.nbytes):
+        assert gathered.has_room(batch, batch.nbytes)
+        gathered.add(batch, batch.nbytes)
+    assert not weighed
+    assert not gathered.has_room(batch, batch.nbytes)
+    assert len(weighed) == MOST // batch.nbytes + 1
 
 
 def test_few_numbers_may_stand_for_much_text() -> None:

@@ -144,6 +144,27 @@ def test_vectors_above_the_budget_push_nothing_out() -> None:
     assert kept.has_room(1000, kept.asked(key("large")), keep=1600), "nobody used the small ones since"
 
 
+class Looked(dict[Any, Any]):
+    """Counts the entries that somebody looks at."""
+
+    entries = 0
+
+    def values(self) -> Any:
+        for entry in super().values():
+            self.entries += 1
+            yield entry
+
+
+@pytest.mark.parametrize("budget", [1 << 30, 30_000])
+def test_whether_there_is_room_is_told_without_a_look_at_every_entry(budget: int) -> None:
+    looked = Looked()
+    kept = KeptVectors(budget=budget, _kept=looked)
+    for number in range(200):
+        kept.put(key(str(number)), sized(400), kept.asked(key(str(number))))
+    assert len(looked) > 20
+    assert looked.entries < 3 * 200
+
+
 def test_scans_over_more_slices_than_there_is_room_for_keep_some(
     table: lakebed.Table, made: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

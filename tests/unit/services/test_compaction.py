@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import random
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.datafile import parquet_source
+from lakebed.datafile.parquet_metadata import ParquetMetadata, read_metadata
 from lakebed.errors import ConflictError, InvalidRequest
 from lakebed.model.actions import ClusteringGroup, ClusteringPlan, ClusteringSlice, RequestedReplace
 from lakebed.model.files import FileGroupId
@@ -350,3 +354,18 @@ def test_a_table_with_services_answers_like_one_without(kind: str, seed: int) ->
         wanted = plain.scan(columns=["id", "ts", "v", "txt"], as_of=theirs).to_arrow().to_pylist()
         assert sorted(map(str, found)) == sorted(map(str, wanted))
     sound(kept)
+
+
+@pytest.mark.parametrize("kind", ["v10-lsm", "v10-default"])
+def test_a_compaction_reads_every_footer_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = filled(kind)
+    seen = Counter[str]()
+
+    def counted(file: pa.NativeFile, label: str) -> ParquetMetadata:
+        seen[label] += 1
+        return read_metadata(file, label)
+
+    monkeypatch.setattr(parquet_source, "read_metadata", counted)
+    assert target.services.compact()
+    assert seen
+    assert set(seen.values()) == {1}, seen
