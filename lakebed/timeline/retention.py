@@ -89,10 +89,15 @@ def stated_by(client: MetaClient, clean: Instant, body: CleanPlan | CleanMetadat
 def _found_by(client: MetaClient, done: str) -> str:
     """Since when the table was as a write that completed then found it: since the completion before it."""
     until = before(done)
+    return _last_change(client, until) or until
+
+
+def _last_change(client: MetaClient, until: str) -> str | None:
+    """When the state of a time came about: the last completion of a write by then, archived ones included."""
     active = client.timeline.completed.writes.completed_by(until).last_completion
     archived = next(client.history.newest_completed_first(_WRITES, until), None)
     known = (active, archived.completion_time if archived else None)
-    return max((comparable(time) for time in known if time), default=until)
+    return max((comparable(time) for time in known if time), default=None)
 
 
 def before(completion: str) -> str:
@@ -116,8 +121,10 @@ def _first_readable(client: MetaClient, since: str) -> Instant | None:
 
 
 def _is_saved(client: MetaClient, at: str) -> bool:
+    """Whether the state of a time is that of a savepoint: from its write on until the next one completed."""
     saved = {client.completion_time(instant.requested_time) for instant, _ in client.savepoints()}
-    return at in saved
+    times = {comparable(time) for time in saved if time}
+    return bool(times) and _last_change(client, at) in times
 
 
 def _pending_cleans(client: MetaClient) -> Iterator[tuple[Instant, CleanPlan]]:
