@@ -26,7 +26,7 @@ from lakebed.services.reserved import File, Reserved
 from lakebed.storage.storage import joined
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.timeline.retention import WHOLE_SINCE, whole_since
+from lakebed.timeline.retention import EVER, WHOLE_SINCE, whole_since
 from lakebed.txn.control import Control
 from lakebed.txn.rollback import absolute_path, delete_all
 from lakebed.txn.transaction import Transaction, schedule
@@ -204,8 +204,7 @@ def _plan(
 
 def _since(*times: str | None) -> dict[str, str]:
     """What a clean says of the states that are whole without its files: from the last of these times on all are."""
-    latest = max((comparable(time) for time in times if time), default=None)
-    return {WHOLE_SINCE: latest} if latest else {}
+    return {WHOLE_SINCE: max((comparable(time) for time in times if time), default=EVER)}
 
 
 def _earliest(client: MetaClient, chosen: Instant | None, known: str | None) -> InstantRef | None:

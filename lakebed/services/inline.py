@@ -17,6 +17,7 @@ from lakebed.services.archival import archive
 from lakebed.services.archival_policy import is_archive_due
 from lakebed.services.cleaning import clean, is_clean_due
 from lakebed.services.services import Services
+from lakebed.txn.mode import control_for
 
 
 def after_write(services: Services) -> None:
@@ -61,11 +62,14 @@ def _cluster(services: Services) -> None:
 
 
 def _tidy(services: Services) -> None:
-    """Clean and archive, where the names on the timeline say that there may be something to do."""
-    done = False
+    """Clean and archive, where the names on the timeline say that there may be something to do.
+
+    The table was read after the write: reading it again would cost every write for the few that have something to do.
+    """
+    client, done = services.client, False
     try:
-        here = services.settled()
-        client, control, properties = here.client, here.control, {**here.client.config.properties, **here.properties}
+        properties = {**client.config.properties, **services.properties}
+        control = control_for(client, services.properties, services.control)
         cleaning, archiving = CleanOptions.from_properties(properties), ArchiveOptions.from_properties(properties)
         lifetimes = TtlOptions.from_properties(properties)
         if lifetimes.inline and lifetimes.days >= 0:

@@ -18,13 +18,15 @@ from collections.abc import Iterator
 from lakebed.errors import InvalidRequest
 from lakebed.model.actions import CleanMetadata, CleanPlan, RestorePlan
 from lakebed.model.instant import Action, Instant, State
-from lakebed.timeline.clock import comparable
+from lakebed.timeline.clock import INSTANT_LENGTH, comparable
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.timeline import by_completion
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 WHOLE_SINCE = "lakebed.whole.since"
 """Where a clean says from which completion time on every state is whole once its files are gone."""
+EVER = "0" * INSTANT_LENGTH
+"""What one says that took nothing any state needs: files of attempts that lost, and of writes that were undone."""
 _WHOLE_FROM_WRITE = "lakebed.earliest.retained"
 """The same as cleans of earlier releases said it: the begin of the first write whose state is whole."""
 
@@ -59,8 +61,10 @@ def whole_since(client: MetaClient, *, planned: bool = False) -> str | None:
             found = max(found, _set_back(client, clean, stated_by(client, clean, body)))
             if WHOLE_SINCE in body.extra:
                 break
+    if found <= EVER:
+        return None
     newest = client.timeline.completed.writes.last_completion
-    return (min(found, comparable(newest)) if newest else found) or None
+    return min(found, comparable(newest)) if newest else found
 
 
 def stated_by(client: MetaClient, clean: Instant, body: CleanPlan | CleanMetadata) -> str:
@@ -79,7 +83,21 @@ def stated_by(client: MetaClient, clean: Instant, body: CleanPlan | CleanMetadat
         return comparable(clean.requested_time)
     # Hudi keeps what the retained write found, and goes by begins: what was under way then may have replaced more.
     late = writes.requested_before(retained).completed_within(done, None).last_completion
-    return comparable(late) if late else before(done)
+    return comparable(late) if late else _found_by(client, done)
+
+
+def _found_by(client: MetaClient, done: str) -> str:
+    """Since when the table was as a write that completed then found it: since the completion before it."""
+    until = before(done)
+    return _last_change(client, until) or until
+
+
+def _last_change(client: MetaClient, until: str) -> str | None:
+    """When the state of a time came about: the last completion of a write by then, archived ones included."""
+    active = client.timeline.completed.writes.completed_by(until).last_completion
+    archived = next(client.history.newest_completed_first(_WRITES, until), None)
+    known = (active, archived.completion_time if archived else None)
+    return max((comparable(time) for time in known if time), default=None)
 
 
 def before(completion: str) -> str:
@@ -103,8 +121,10 @@ def _first_readable(client: MetaClient, since: str) -> Instant | None:
 
 
 def _is_saved(client: MetaClient, at: str) -> bool:
+    """Whether the state of a time is that of a savepoint: from its write on until the next one completed."""
     saved = {client.completion_time(instant.requested_time) for instant, _ in client.savepoints()}
-    return at in saved
+    times = {comparable(time) for time in saved if time}
+    return bool(times) and _last_change(client, at) in times
 
 
 def _pending_cleans(client: MetaClient) -> Iterator[tuple[Instant, CleanPlan]]:

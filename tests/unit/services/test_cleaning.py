@@ -14,14 +14,17 @@ from lakebed.services.cleaning import clean, finish_cleans, is_clean_due, plan_c
 from lakebed.services.compaction import full_plan, run_compaction
 from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.storage.memory import MemoryStorage
+from lakebed.storage.open import open_storage
 from lakebed.storage.storage import Storage
-from lakebed.timeline.clock import ManualClock
+from lakebed.timeline.clock import ManualClock, SystemClock
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.retention import whole_since
 from lakebed.txn.transaction import Transaction, schedule
+from lakebed.view.file_system_view import FileSystemView
 from tests.simulation.write_cases import KINDS, SCHEMA, Rows, by_key, data, fill, read, serious, table_on
 from tests.unit.services.crash_points import some_steps
 from tests.unit.txn.tables import clone, control_of
+from tests.unit.write.tables import make, row, table
 
 START_MS = 1_800_000_000_000
 THREE = CleanOptions(commits=3)
@@ -270,3 +273,27 @@ def test_logs_that_a_log_compaction_covers_go_before_their_slice() -> None:
     steps.clock.advance(1000)
     steps.table().services.compact()
     assert read(steps.storage) == steps.rows
+
+
+@pytest.mark.parametrize("options", [CleanOptions(commits=1), CleanOptions(policy=CleanPolicy.FILE_VERSIONS)])
+def test_a_clean_of_a_lost_attempt_alone_takes_no_state_away(options: CleanOptions) -> None:
+    """It took nothing that any state needs, so every state can still be asked for."""
+    target = make(num_buckets=1, partition_by=None, properties={"hoodie.clean.automatic": "false"})
+    for step in range(4):
+        target.upsert(table(row("a", ts=step, v=step)))
+    client = MetaClient.open(open_storage(target.url))
+    first = next(file for piece in FileSystemView.of(client).slices("") for file in piece.files)
+    lost = first.name.replace(first.write_token, "7-7-7")
+    client.storage.put(lost, client.storage.read(first.path))
+    begins = [instant.requested_time for instant in client.completed_writes()]
+    control = control_of(client.storage, SystemClock())
+    assert [file for done in clean(client, control, options) for file in _deleted(client, done)] == [lost]
+    assert whole_since(client.reload()) is None
+    for step, begin in enumerate(begins):
+        assert target.refresh().scan(as_of=begin).to_arrow()["v"].to_pylist() == [step]
+
+
+def _deleted(client: MetaClient, done: Instant) -> list[str]:
+    body = client.reload().body(done)
+    assert isinstance(body, CleanMetadata)
+    return [name for partition in body.partitions.values() for name in partition.deleted]

@@ -60,3 +60,14 @@ def test_off_and_failing(monkeypatch: pytest.MonkeyPatch) -> None:
     found = read(storage)
     assert found is not None
     assert found["k1"][3] == 9
+
+
+def test_upkeep_that_is_not_due_asks_the_store_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every write pays for what is done after it: the table was read already, and its names say that nothing is due."""
+    storage = MemoryStorage()
+    control = control_of(storage, ManualClock(START_MS))
+    fill(storage, "mor-v2", control)
+    services = table_on(storage, control).services
+    for name in ("read", "list", "list_folders", "read_versioned", "put_if_absent", "compare_and_swap"):
+        monkeypatch.setattr(MemoryStorage, name, lambda *_, name=name: pytest.fail(f"a {name} too many"))
+    inline.after_write(services)

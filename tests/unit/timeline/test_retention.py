@@ -17,7 +17,7 @@ from lakebed.storage.memory import MemoryStorage
 from lakebed.timeline.history_columns import BODIES_SCHEMA
 from lakebed.timeline.history_writer import flush
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.timeline.retention import WHOLE_SINCE, before, require_readable, whole_since
+from lakebed.timeline.retention import EVER, WHOLE_SINCE, before, require_readable, whole_since
 from tests.unit.txn.tables import new_table
 
 OLD_KEY = "lakebed.earliest.retained"
@@ -113,6 +113,14 @@ def test_what_a_clean_says_itself_counts_whatever_came_before() -> None:
     assert past.since == t(35)
 
 
+def test_a_clean_of_files_that_no_state_needs_limits_nothing() -> None:
+    past = Past()
+    past.cleaned(50, retain=40, **{WHOLE_SINCE: EVER})
+    assert past.since is None
+    past.cleaned(60, **{WHOLE_SINCE: t(35)})
+    assert past.since == t(35)
+
+
 def test_cleans_of_earlier_releases_name_a_write() -> None:
     past = Past()
     past.cleaned(50, **{OLD_KEY: t(30)})
@@ -122,7 +130,20 @@ def test_cleans_of_earlier_releases_name_a_write() -> None:
 def test_a_clean_by_commits_leaves_what_its_earliest_write_found() -> None:
     past = Past()
     past.cleaned(50, retain=30)
-    assert past.since == before(t(35)) == t(34)
+    assert past.since == t(25), "from the write before on nothing changed until the earliest one completed"
+    past.forget(10)
+    past.forget(20)
+    assert past.since == before(t(35)) == t(34), "nobody knows what was before"
+
+
+@pytest.mark.parametrize("archived", [10, 20, 30])
+def test_the_write_before_the_earliest_one_may_be_archived(archived: int) -> None:
+    past = Past()
+    past.done(5, 29)
+    past.cleaned(50, retain=30)
+    assert past.since == t(29)
+    past.archived(archived)
+    assert past.since == t(29)
 
 
 def test_the_greatest_of_several_limits_counts() -> None:
@@ -130,7 +151,7 @@ def test_the_greatest_of_several_limits_counts() -> None:
     past = Past()
     past.cleaned(46, retain=40)
     past.cleaned(50, retain=20)
-    assert past.since == t(44)
+    assert past.since == t(35)
 
 
 def test_a_service_that_was_under_way_at_the_earliest_write_may_have_replaced_more() -> None:
@@ -190,7 +211,7 @@ def test_cleans_that_others_archived() -> None:
     past.cleaned(160, removed=False)
     past.archived(90)
     assert len(past.client.timeline.of_actions(Action.CLEAN)) == 1
-    assert past.since == t(44)
+    assert past.since == t(35)
 
 
 def test_what_is_refused_and_what_is_not() -> None:
@@ -201,9 +222,10 @@ def test_what_is_refused_and_what_is_not() -> None:
     client = past.client
     require_readable(client, t(35), "a state")
     require_readable(client, t(15), "the state of a savepoint")
+    require_readable(client, t(24), "the same state, until the next write completed")
     with pytest.raises(InvalidRequest, match="all changes since it is no longer there"):
         require_readable(client, t(15), "all changes since it", and_later=True)
-    for at in (14, 16, 25, 34):
+    for at in (14, 25, 34):
         with pytest.raises(InvalidRequest, match=f"the state is no longer.*is {t(30)} .completed {t(35)}.*And so on"):
             require_readable(client, t(at), "the state", " And so on.")
 
@@ -211,5 +233,6 @@ def test_what_is_refused_and_what_is_not() -> None:
 def test_a_table_that_hudi_cleaned_and_archived(golden: Callable[[str], Path]) -> None:
     client = MetaClient.open(LocalStorage(golden("mor_maint_v9")))
     assert client.completion_time("20261115102840197") == "20261115102841919"
-    assert whole_since(client) == "20261115102841918"
+    assert client.completion_time("20261115102839183") == "20261115102840042"
+    assert whole_since(client) == "20261115102840042", "the state that the earliest retained write found"
     assert whole_since(MetaClient.open(LocalStorage(golden("mor_avro_v9")))) is None
