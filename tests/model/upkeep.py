@@ -31,6 +31,7 @@ class Upkeep(Writes):
         """Chance of questions, apart from that of steps: what is asked changes nothing."""
         self.oldest = ""
         """When the oldest action completed whose state is retained."""
+        self._cleans: set[str] = set()
         self.savepoints: list[tuple[str, int]] = []
         self.archives_often = self.chance.random() < 0.3
         self.plans_often = self.chance.random() < 0.5
@@ -58,8 +59,9 @@ class Upkeep(Writes):
             names += ["plan_compaction", "drop_plan", "run_again"] if self.plans_often else []
         if self.kind.index != "bucket" and not self.model.repeats:
             names += ["cluster", "plan_clustering"]
-        name = self.chance.choice(names)
+        name = self.pick(names)
         did = getattr(self, f"serve_{name}")()
+        self.notice_cleans()
         if self.archives_often:
             self.serve_archive()
         return f"{name} {did}" if did else name
@@ -139,7 +141,6 @@ class Upkeep(Writes):
     def serve_clean(self) -> str:
         options = self.retention()
         done = self.table.services.clean(options)
-        self.cleaned(instant.requested_time for instant in done)
         return f"{options['hoodie.clean.policy']} {options['hoodie.clean.commits.retained']} {len(done)}"
 
     def serve_plan_clean(self) -> str:
@@ -149,9 +150,7 @@ class Upkeep(Writes):
         pending = [row["instant"] for row in self.table.inspect.timeline().to_pylist() if self.is_pending_clean(row)]
         if not pending:
             return None
-        done = self.table.services.run(self.chance.choice(pending))
-        self.cleaned(instant.requested_time for instant in done)
-        return str(done)
+        return str(self.table.services.run(self.chance.choice(pending)))
 
     @staticmethod
     def is_pending_clean(row: dict[str, str]) -> bool:
@@ -165,12 +164,14 @@ class Upkeep(Writes):
             "hoodie.clean.fileversions.retained": retained,
         }
 
-    def cleaned(self, instants: object) -> None:
-        """What the cleans say they retain."""
-        for instant in instants:
-            body = self.table.inspect.body(instant)
-            assert isinstance(body, CleanMetadata)
-            self.forget(body.earliest_to_retain or "")
+    def notice_cleans(self) -> None:
+        """What cleans that completed say they retain, whoever ran them: a restore finishes those that are planned."""
+        for row in self.table.refresh().inspect.timeline(history=True).to_pylist():
+            if row["action"] == Action.CLEAN and row["completion"] and row["instant"] not in self._cleans:
+                self._cleans.add(row["instant"])
+                body = self.table.inspect.body(row["instant"])
+                assert isinstance(body, CleanMetadata)
+                self.forget(body.earliest_to_retain or "")
 
     def forget(self, earliest: str = "") -> None:
         """States before this action are gone; without one, all but the newest."""

@@ -21,6 +21,8 @@ from tests.schema_changes import Add, Change, Drop, Promote, Rename, alter
 
 PARTITIONS = ("a", "b", "c")
 MEMORIES = (None, None, "256KB", "1MB", "16MB")
+MOST_COMMITS = 60
+"""After so many no more come by the dozen: every step looks at all of them."""
 BY_HAND = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
 FIXED = ("id", "b", "ts", "p", "v", "txt", IS_DELETED)
 MERGER = "tests.model.KeepLargest"
@@ -101,6 +103,14 @@ class Writes:
         )
         self.instants: list[str] = []
         self.completions: list[str] = []
+        self._weights: dict[str, int] = {}
+
+    def pick(self, names: list[str]) -> str:
+        """One of them. Every history likes some actions and leaves others out, so that few meet often."""
+        for name in sorted(set(names) - self._weights.keys()):
+            self._weights[name] = self.chance.choice([0, 1, 1, 4])
+        weights = [self._weights[name] for name in names]
+        return self.chance.choices(names, weights if any(weights) else None)[0]
 
     # ------------------------------------------------------------------ rows
     @property
@@ -217,13 +227,13 @@ class Writes:
         names = ["insert", "bulk_insert", "delete_where", "update", "overwrite", "overwrite_partitions"]
         if not keyless:
             names += ["upsert"] * 8 + ["delete_keys"] * 2 + ["merge"] * 2
-            names += ["tiny_logs"] if self.kind.size == "tiny_logs" else []
+            names += ["tiny_logs"] if self.kind.size == "tiny_logs" and len(self.instants) < MOST_COMMITS else []
         names += ["delete_partitions"] if self.kind.partitioned else []
         names += ["add_column", "promote"] * 2 if self.kind.columns == "added" else []
         names += ["alter"] * 4 if self.kind.columns == "renamed" else []
         if self.model.repeats:  # what a condition finds of such a key is only part of it
             names = [name for name in names if name in ("upsert", "delete_keys", "overwrite", "tiny_logs")]
-        name = self.chance.choice(names)
+        name = self.pick(names)
         if not self.instants:
             name = "repeats" if self.kind.columns == "repeats" else "insert"
         if name.startswith("overwrite") and self.kind.columns == "repeats" and self.chance.random() < 0.5:
