@@ -6,6 +6,7 @@ import random
 
 import lakebed
 from lakebed.errors import ConflictError, InvalidRequest
+from lakebed.format.names import parse_log_file
 from lakebed.model.actions import CleanMetadata
 from lakebed.model.instant import Action
 from lakebed.runner import LocalRunner
@@ -113,8 +114,8 @@ class Upkeep(Writes):
     def stretch(self) -> dict[str, str]:
         """Options by which a log compaction takes this or that stretch of logs: those up to the size of one of them."""
         options = {"hoodie.log.compaction.blocks.threshold": self.chance.choice(["2", "2", "3"]), **BY_HAND}
-        sizes = [info.size for info in open_storage(self.url).list("", recursive=True) if ".log." in info.name]
-        sizes += [info.size for info in open_storage(self.url).list("", recursive=True) if "_log_" in info.name]
+        listed = open_storage(self.url).list("", recursive=True)
+        sizes = [info.size for info in listed if parse_log_file(info.name) is not None]
         if sizes and self.chance.random() < 0.7:
             options["lakebed.log.compaction.small.size"] = str(self.chance.choice(sizes))
         return options
