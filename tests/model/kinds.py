@@ -79,10 +79,6 @@ class Kind:
     def fills(self) -> bool:
         return self.merge.endswith("fill")
 
-    @property
-    def most_keys(self) -> int:
-        return 6000 if self.size == "large" else 16
-
 
 def any_kind(chance: random.Random) -> Kind:
     """One possible kind by chance; what hides the rest of a history (wide settings) comes less often."""

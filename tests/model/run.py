@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import lakebed
 from lakebed.read.kept_vectors import KEPT
-from tests.model.answers import check_answers, check_files
+from tests.model.answers import ASKED_AT_THE_END, check_answers, check_files
 from tests.model.kinds import Kind, any_kind
 from tests.model.upkeep import Upkeep
 
@@ -35,6 +35,8 @@ def run(kind: Kind, seed: int, steps: int = STEPS, did: Counter[str] | None = No
             if did is not None:
                 did[done[-1].partition(" ")[0]] += 1
             check_answers(work)
+        work.finish()
+        check_answers(work, ASKED_AT_THE_END)
         check_files(work, work.table.refresh())
         if work.kind.columns != "repeats":
             assert [finding for finding in lakebed.open(work.url).check() if finding.severity == "error"] == []

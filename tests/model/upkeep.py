@@ -6,7 +6,6 @@ import random
 
 import lakebed
 from lakebed.errors import ConflictError, InvalidRequest
-from lakebed.format.names import parse_log_file
 from lakebed.model.actions import CleanMetadata
 from lakebed.model.instant import Action
 from lakebed.runner import LocalRunner
@@ -20,6 +19,17 @@ SPLIT = {
     "hoodie.bucket.index.max.num.buckets": "8",
 }
 MERGE = {"hoodie.bucket.index.min.num.buckets": "1"}
+Phase = tuple[int, int, tuple[str, ...]]
+_PLANS = ("plan_compaction", "plan_compaction", "run_compaction", "drop_plan", "compact", "archive")
+_CLEANS = ("plan_clean", "plan_clean", "run_clean", "clean")
+HABITS: tuple[tuple[Phase, ...], ...] = (
+    (),
+    ((2, 6, ("upsert",)), (1, 3, ("log_compact",)), (2, 7, (*_PLANS, *_CLEANS, "upsert"))),
+    ((1, 3, ("tiny_logs", "upsert")), (1, 2, ("log_compact", "compact", "reopen"))),
+    ((1, 2, ("upsert",)), (1, 2, ("alter", "promote")), (1, 4, (*_PLANS, "upsert")), (0, 2, _CLEANS)),
+)
+"""What tables go through again and again: phases of so many to so many actions, each one of these. A history without
+a habit takes everything as it comes."""
 POLICIES = ("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS")
 
 
@@ -36,6 +46,8 @@ class Upkeep(Writes):
         self.savepoints: list[tuple[str, int]] = []
         self.archives_often = self.chance.random() < 0.3
         self.plans_often = self.chance.random() < 0.5
+        self.habit = self.chance.choice(HABITS)
+        self._next: list[str] = []
         self.reopen()
 
     def reopen(self) -> None:
@@ -49,23 +61,47 @@ class Upkeep(Writes):
     # ------------------------------------------------------------------ one step
     def step(self) -> str:
         """One write or one service; what was done."""
-        if not self.instants or self.chance.random() < 0.5:
+        services = self.services()
+        name = self.usual([*services, *self.operations()]) if self.instants and self.chance.random() < 0.85 else ""
+        if not self.instants or (name and name not in services) or (not name and self.chance.random() < 0.5):
             if self.table.services.pending_clusterings():
                 self.table.services.run(self.table.services.pending_clusterings())  # writes would be refused
-            return self.write()
-        names = ["clean", "archive", "savepoint", "restore", "rollback", "versions", "reopen"]
-        names += ["plan_clean", "run_clean"] * 2
-        if self.kind.table_type == "mor":
-            names += ["compact", "log_compact", "log_compact", "plan_compaction", "run_compaction"]
-            names += ["plan_compaction", "drop_plan", "run_again"] if self.plans_often else []
-        if self.kind.index != "bucket" and not self.model.repeats:
-            names += ["cluster", "plan_clustering"]
-        name = self.pick(names)
+            return self.write(name)
+        name = name or self.pick(services)
         did = getattr(self, f"serve_{name}")()
         self.notice_cleans()
         if self.archives_often:
             self.serve_archive()
         return f"{name} {did}" if did else name
+
+    def usual(self, possible: list[str]) -> str:
+        """What the habit of this table says comes next; nothing where that cannot be."""
+        if not self._next:
+            for least, most, names in self.habit:
+                self._next += self.chance.choices(names, k=self.chance.randint(least, most))
+        name = self._next.pop(0) if self._next else ""
+        return name if name in possible else ""
+
+    def finish(self) -> None:
+        """Whatever is planned can be run, in any order, and nothing blocks the next plan."""
+        services = self.table.refresh().services
+        plans = [*services.pending_compactions(), *services.pending_clusterings(), *self.pending_cleans()]
+        for plan in self.chance.sample(plans, len(plans)):
+            services.run(plan)
+        if self.kind.table_type == "mor":
+            services.compact()
+        self.notice_cleans()
+
+    def services(self) -> list[str]:
+        """What may be done to this table besides writes."""
+        names = ["clean", "archive", "savepoint", "restore", "rollback", "versions", "reopen"]
+        names += ["plan_clean", "run_clean"] * 2
+        if self.kind.table_type == "mor":
+            names += ["compact", "log_compact", "log_compact", "plan_compaction", "run_compaction"]
+            names += ["plan_compaction", "drop_plan", "run_again"] if self.plans_often or self.habit else []
+        if self.kind.index != "bucket" and not self.model.repeats:
+            names += ["cluster", "plan_clustering"]
+        return names
 
     def serve_reopen(self) -> None:
         self.reopen()
@@ -114,10 +150,11 @@ class Upkeep(Writes):
     def stretch(self) -> dict[str, str]:
         """Options by which a log compaction takes this or that stretch of logs: those up to the size of one of them."""
         options = {"hoodie.log.compaction.blocks.threshold": self.chance.choice(["2", "2", "3"]), **BY_HAND}
-        listed = open_storage(self.url).list("", recursive=True)
-        sizes = [info.size for info in listed if parse_log_file(info.name) is not None]
-        if sizes and self.chance.random() < 0.7:
-            options["lakebed.log.compaction.small.size"] = str(self.chance.choice(sizes))
+        known = {info.name: info.size for info in open_storage(self.url).list("", recursive=True)}
+        slices = [found["logs"] for found in self.table.refresh().inspect.file_slices().to_pylist() if found["logs"]]
+        if slices and self.chance.random() < 0.8:
+            sizes = [known.get(name, 0) for name in self.chance.choice(slices)]
+            options["lakebed.log.compaction.small.size"] = str(self.chance.choice([*sizes, 2 * max(sizes)]))
         return options
 
     # ------------------------------------------------------------------ clustering
@@ -148,17 +185,15 @@ class Upkeep(Writes):
         return str(self.table.services.plan_clean(self.retention()))
 
     def serve_run_clean(self) -> str | None:
-        pending = [row["instant"] for row in self.table.inspect.timeline().to_pylist() if self.is_pending_clean(row)]
-        if not pending:
-            return None
-        return str(self.table.services.run(self.chance.choice(pending)))
+        pending = self.pending_cleans()
+        return str(self.table.services.run(self.chance.choice(pending))) if pending else None
 
-    @staticmethod
-    def is_pending_clean(row: dict[str, str]) -> bool:
-        return row["action"] == Action.CLEAN and not row["completion"]
+    def pending_cleans(self) -> list[str]:
+        rows = self.table.inspect.timeline().to_pylist()
+        return [row["instant"] for row in rows if row["action"] == Action.CLEAN and not row["completion"]]
 
     def retention(self) -> dict[str, str]:
-        retained = str(self.chance.randint(1, 4))
+        retained = self.chance.choice(["1", "1", "1", "2", "4"])
         return {
             "hoodie.clean.policy": self.chance.choice(POLICIES),
             "hoodie.clean.commits.retained": retained,

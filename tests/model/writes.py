@@ -20,7 +20,11 @@ from tests.model.versions import IS_DELETED, Row, TableModel, Version
 from tests.schema_changes import Add, Change, Drop, Promote, Rename, alter
 
 PARTITIONS = ("a", "b", "c")
-MEMORIES = (None, None, "256KB", "1MB", "16MB")
+WIDTHS = (6, 6, 40)
+"""How many more columns there are, which are null mostly."""
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+MEMORIES = (None, None, "64KB", "256KB", "1MB", "16MB")
+"""Large tables do without the smallest: they would spill row by row."""
 MOST_COMMITS = 60
 """After so many no more come by the dozen: every step looks at all of them."""
 BY_HAND = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
@@ -66,13 +70,18 @@ class Writes:
 
     def __init__(self, kind: Kind, seed: int) -> None:
         self.kind, self.chance, self.serial = kind, random.Random(seed), 0
+        self.memories = tuple(size for size in MEMORIES if kind.size != "large" or size != "64KB")
+        self.most_keys = 6000 if kind.size == "large" else self.chance.choice([16, 16, 60])
         self.floor: dict[Any, int] = {}
         """No later row of a key may be older than its newest ordered delete: how long such a delete is remembered is
         up to the table's type."""
         log_format, version = kind.logs.split()
         self.key_columns = {"string": ["id"], "int": ["id"], "composite": ["id", "b"], "none": []}[kind.keys]
         self.columns = [Column("x0", "x0", pa.int32()), Column("x1", "x1", pa.string())]
-        self.columns += [Column(f"n{n}", f"n{n}", ADDABLE[n % len(ADDABLE)]) for n in range(6)]
+        width = min(self.chance.choice(WIDTHS), WIDTHS[0] if kind.size == "large" else WIDTHS[-1])
+        self.columns += [Column(f"n{n}", f"n{n}", ADDABLE[n % len(ADDABLE)]) for n in range(width)]
+        self.text_size = 0
+        """How long the texts of a batch are, about: so logs differ in size."""
         self.shapes: list[tuple[Column, ...]] = []
         self.url = f"memory://model/{uuid.uuid4().hex}"
         merging = {"hoodie.table.partial.update.mode": "IGNORE_DEFAULTS"} if kind.fills else {}
@@ -88,7 +97,7 @@ class Writes:
             layout=kind.layout,
             log_format=log_format,
             index=kind.index,
-            num_buckets=self.chance.choice([1, 3]) if kind.is_hashed else None,
+            num_buckets=self.chance.choice([1, 1, 3]) if kind.is_hashed else None,
             properties={
                 "hoodie.table.version": version,
                 "hoodie.populate.meta.fields": str(kind.meta_fields).lower(),
@@ -125,7 +134,7 @@ class Writes:
         """A row of a random key, by label; its value is told apart from every other."""
         chance = self.chance
         self.serial += 1
-        number = chance.randrange(self.kind.most_keys) if number is None else number
+        number = chance.randrange(self.most_keys) if number is None else number
         ident: Any = number * 7 - 20 if self.kind.keys == "int" else f"k{number:04d}{'é' * (number % 3)}"
         return {
             "id": ident,
@@ -133,10 +142,18 @@ class Writes:
             "ts": max(chance.randint(1, 30), self.floor.get(number, 0)),
             "p": chance.choice(PARTITIONS),
             "v": self.serial,
-            "txt": chance.choice([None, "", "same", f"t{self.serial}", "long" * chance.randrange(200)]),
+            "txt": self.text(number),
             IS_DELETED: chance.choice([None, False]),
             **{column.label: self.value(column.type) for column in self.columns},
         }
+
+    def text(self, number: int) -> str | None:
+        """Texts that repeat for some keys and differ for others, and that take more room in some batches."""
+        if self.kind.size == "large":
+            return f"t{self.serial}" * 3 if number * 4 // self.most_keys % 2 else "same"
+        if self.text_size:
+            return "".join(self.chance.choices(LETTERS, k=self.text_size))
+        return self.chance.choice([None, "", "same", f"t{self.serial}", "long" * self.chance.randrange(200)])
 
     def value(self, kind: pa.DataType) -> Any:
         """A value of a type, or more often none."""
@@ -159,7 +176,8 @@ class Writes:
 
     def rows(self, most: int = 12, *, deletes: bool = False) -> list[Row]:
         """A batch that repeats keys, brings late rows and, if wanted, deletes some by mark."""
-        count = self.chance.randint(1, most)
+        count = self.chance.randint(1, self.chance.choice([3, most]))
+        self.text_size = self.chance.choice([0, 30, 30, 120, 120, 800])
         if self.kind.size == "large" and self.chance.random() < 0.3:
             count = self.chance.randint(2000, 6000)
         share = self.chance.choice([0.2, 0.2, 0.7])
@@ -168,7 +186,7 @@ class Writes:
         deleted: set[int] = set()
         found = []
         for _ in range(count):
-            number = self.chance.randrange(self.kind.most_keys)
+            number = self.chance.randrange(self.most_keys)
             if number in deleted:
                 continue
             row = self.row(number)
@@ -189,7 +207,7 @@ class Writes:
         if self.kind.is_hashed or self.kind.keys == "none":
             return self.rows(most)
         known = set() if replacing else {place[1] for place in self.model.rows}
-        numbers = list(range(self.kind.most_keys))
+        numbers = list(range(self.most_keys))
         self.chance.shuffle(numbers)
         rows = [self.row(number) for number in numbers[:most]]
         return [row for row in rows if self.model.key_of(row) not in known]
@@ -218,11 +236,11 @@ class Writes:
         return table
 
     def memory(self) -> str | None:
-        return self.chance.choice(MEMORIES)
+        return self.chance.choice(self.memories)
 
     # ------------------------------------------------------------------ operations
-    def write(self) -> str:
-        """One write, or several small ones."""
+    def operations(self) -> list[str]:
+        """What may be written to this table now."""
         keyless = self.kind.keys == "none"
         names = ["insert", "bulk_insert", "delete_where", "update", "overwrite", "overwrite_partitions"]
         if not keyless:
@@ -233,7 +251,11 @@ class Writes:
         names += ["alter"] * 4 if self.kind.columns == "renamed" else []
         if self.model.repeats:  # what a condition finds of such a key is only part of it
             names = [name for name in names if name in ("upsert", "delete_keys", "overwrite", "tiny_logs")]
-        name = self.pick(names)
+        return names
+
+    def write(self, name: str = "") -> str:
+        """One write, or several small ones."""
+        name = name or self.pick(self.operations())
         if not self.instants:
             name = "repeats" if self.kind.columns == "repeats" else "insert"
         if name.startswith("overwrite") and self.kind.columns == "repeats" and self.chance.random() < 0.5:
@@ -265,7 +287,7 @@ class Writes:
     def do_repeats(self) -> None:
         """A table of base files alone, which hold some keys twice and are in no order."""
         self.floor.clear()
-        rows = [self.row(number) for number in range(min(self.kind.most_keys, 40))]
+        rows = [self.row(number) for number in range(min(self.most_keys, 40))]
         write = self.table.overwrite if self.instants else self.table.bulk_insert
         done = write(self.data(rows), BY_HAND)
         self.done(done)
@@ -342,7 +364,7 @@ class Writes:
         self.model.overwrite(rows)
 
     def do_overwrite_partitions(self) -> None:
-        rows = self.new_rows(4, replacing=not self.kind.is_global) or [self.row(self.kind.most_keys)]
+        rows = self.new_rows(4, replacing=not self.kind.is_global) or [self.row(self.most_keys)]
         self.done(self.table.overwrite_partitions(self.data(rows), BY_HAND, self.memory()))
         self.model.overwrite_partitions(rows)
 
