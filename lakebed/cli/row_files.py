@@ -59,7 +59,8 @@ def rows_of_files(files: Sequence[Path], wanted: RowColumns) -> pa.RecordBatchRe
             except pa.ArrowException as error:
                 raise InvalidRequest(f"{file} cannot be read as the table's columns: {error}") from error
             except InvalidRequest as error:
-                raise InvalidRequest(f"{file}: {error.what}", hint=error.hint) from None
+                named = error.what if str(file) in error.what else f"{file}: {error.what}"
+                raise InvalidRequest(named, hint=error.hint) from None
 
     return pa.RecordBatchReader.from_batches(first.schema, batches())
 
