@@ -7,7 +7,7 @@ import dataclasses
 import pyarrow as pa
 import typer
 
-from lakebed.cli.output import console, print_json, print_table
+from lakebed.cli.output import print_json, print_table, say
 from lakebed.cli.show import JsonOption, PathArgument
 from lakebed.model.finding import Severity
 from lakebed.table import open as open_table
@@ -22,6 +22,6 @@ def check(path: PathArgument, as_json: JsonOption = False) -> None:
     elif rows:
         print_table(pa.Table.from_pylist(rows), as_json=False, title=f"{len(rows)} findings")
     else:
-        console.print("nothing found: the table keeps its promises")
+        say("nothing found: the table keeps its promises")
     if any(finding.severity is Severity.ERROR for finding in findings):
         raise typer.Exit(1)

@@ -10,7 +10,7 @@ import typer
 
 from lakebed.cli.compact import print_done, print_planned
 from lakebed.cli.engine import SparkOption, runner_on
-from lakebed.cli.output import console, errors, print_json
+from lakebed.cli.output import complain, print_json, say
 from lakebed.cli.show import JsonOption, PathArgument
 from lakebed.cli.upkeep import DropMetadataOption, SetOption, options_of
 from lakebed.errors import InvalidRequest
@@ -103,11 +103,11 @@ def _print_outcome(outcome: Outcome, as_json: bool) -> None:
         reason = str(outcome.error) if outcome.error else None
         print_json({"plan": planned, "completed": done, "busy": outcome.busy, "error": reason})
     elif outcome.completed is not None:
-        console.print(f"{planned} completed {outcome.completed.completion_time}", highlight=False, markup=False)
+        say(f"{planned} completed {outcome.completed.completion_time}")
     elif outcome.busy:
-        console.print(f"{planned} left: {outcome.error}", highlight=False, markup=False)
+        say(f"{planned} left: {outcome.error}")
     else:
-        errors.print(f"{planned} failed: {outcome.error}", highlight=False, markup=False)
+        complain(f"{planned} failed: {outcome.error}")
 
 
 def _print_plan(planned: PlannedClustering, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lakebed.cli.engine import SparkOption, runner_on
-from lakebed.cli.output import console, print_json
+from lakebed.cli.output import print_json, say
 from lakebed.cli.show import JsonOption, PathArgument
 from lakebed.cli.upkeep import DropMetadataOption, SetOption, options_of
 from lakebed.model.instant import Instant
@@ -60,9 +60,9 @@ def _print_plan(planned: PlannedCompaction, as_json: bool) -> None:
 
 def print_planned(explained: str, instants: Sequence[Instant]) -> None:
     """A plan with its reasons, and the names under which it was saved, if it was."""
-    console.print(explained, markup=False, highlight=False)
+    say(explained)
     for instant in instants:
-        console.print(f"planned as {instant.requested_time}.{instant.action}", highlight=False)
+        say(f"planned as {instant.requested_time}.{instant.action}")
 
 
 def print_done(done: Sequence[Instant], nothing: str, as_json: bool) -> None:
@@ -72,8 +72,6 @@ def print_done(done: Sequence[Instant], nothing: str, as_json: bool) -> None:
             [{"instant": one.requested_time, "action": one.action, "completed": one.completion_time} for one in done]
         )
     elif not done:
-        console.print(nothing)
+        say(nothing)
     for instant in () if as_json else done:
-        console.print(
-            f"{instant.requested_time} {instant.action}, completed {instant.completion_time}", highlight=False
-        )
+        say(f"{instant.requested_time} {instant.action}, completed {instant.completion_time}")

@@ -21,7 +21,7 @@ from rich.tree import Tree
 
 from lakebed.cli.demo_orders import SCHEMA, Batch, batches, orders
 from lakebed.cli.engine import why_no_spark
-from lakebed.cli.output import console, print_table, size_text
+from lakebed.cli.output import console, print_table, say, size_text
 from lakebed.table import Table
 from lakebed.table import create as create_table
 
@@ -41,7 +41,7 @@ def demo(
         path = (keep or Path(folder)) / "orders"
         tour(path, rows, session)
         if keep is not None:
-            console.print(f"\nThe table is in [bold]{path}[/]: try `lakebed show {path}`")
+            say(f"\nThe table is in {path}: try `lakebed show {path}`")
 
 
 def tour(path: Path, rows: int, session: Any = None) -> Table:
@@ -50,7 +50,7 @@ def tour(path: Path, rows: int, session: Any = None) -> Table:
     table = create_table(
         path, SCHEMA, record_key="id", partition_by="region", ordering="version", num_buckets=2, if_exists="error"
     )
-    console.print(repr(table), highlight=False)
+    say(repr(table))
     _step(f"2. {rows:,} rows in {len(batches(rows))} upserts, by {'Spark' if session else 'plain Python'}")
     _upserts(table, batches(rows), session)
     _step("3. Its levels: a sorted base file (L1) and sorted logs on top (L0), per file group")
@@ -64,7 +64,7 @@ def tour(path: Path, rows: int, session: Any = None) -> Table:
     _step("6. One order, found by its key, and how it was found")
     found = table.scan(columns=SCHEMA.names, filter=f"id = 'order-{rows // 5:07d}'")
     print_table(found.to_arrow(), as_json=False)
-    console.print(found.explain(), markup=False, highlight=False)
+    say(found.explain())
     _step("7. Compaction folds the logs into new base files; nothing that was read changes")
     before = table.scan().count()
     took = _timed(table.services.compact)
@@ -128,7 +128,7 @@ def _reads(table: Table, session: Any) -> None:
 
         _told("Spark", by_spark, answers)
         routes = [line for line in table.scan().explain(session).splitlines() if "on Spark" in line]
-        console.print("\n".join(routes), markup=False, highlight=False)
+        say("\n".join(routes))
 
     def by_python() -> None:
         rows: pa.Table = table.scan(columns=["region", "qty"]).to_arrow()

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 
-from lakebed.cli.output import console, print_json, print_pairs, print_table
+from lakebed.cli.json_values import json_rows
+from lakebed.cli.output import print_json, print_pairs, print_table, say
 from lakebed.datafile.log_file import open_log_file, read_block
 from lakebed.errors import InvalidRequest
 from lakebed.format.avro import decode_binary
@@ -53,7 +54,7 @@ def log_dump(
         }
         sample = _first_rows(storage, block, rows)
         if as_json:
-            shown.append({**facts, "rows": sample.to_pylist()})
+            shown.append({**facts, "rows": json_rows(sample, exact=False)})
             continue
         print_pairs(facts.items(), as_json=False)
         if sample.num_rows:
@@ -89,7 +90,7 @@ def hfile_dump(
     print_pairs(facts.items(), as_json=False, title=name)
     print_pairs(((entry["key"], entry["value"]) for entry in entries), as_json=False)
     if reader.trailer.entry_count > len(entries):
-        console.print(f"{len(entries)} of {reader.trailer.entry_count} entries; --rows N shows more", style="dim")
+        say(f"{len(entries)} of {reader.trailer.entry_count} entries; --rows N shows more", style="dim")
 
 
 def _first_rows(storage: LocalStorage, block: LogBlock, rows: int) -> pa.Table:

@@ -13,7 +13,7 @@ from lakebed.cli.cluster import cluster, services
 from lakebed.cli.compact import compact
 from lakebed.cli.demo import demo
 from lakebed.cli.dump import hfile_app, log_app
-from lakebed.cli.output import errors
+from lakebed.cli.output import complain
 from lakebed.cli.read import read
 from lakebed.cli.show import commit, config, show, slices, timeline
 from lakebed.cli.upkeep import archive, clean, concurrency, downgrade, restore, rollback, savepoint, ttl, upgrade
@@ -53,12 +53,8 @@ def main() -> None:
     try:
         app()
     except InvalidRequest as error:
-        errors.print(f"[bold red]lakebed:[/] {_escaped(error)}", highlight=False)
+        complain(f" {error}", title="lakebed:")
         sys.exit(2)
     except LakebedError as error:
-        errors.print(f"[bold red]lakebed:[/] {_escaped(error)}", highlight=False)
+        complain(f" {error}", title="lakebed:")
         sys.exit(1)
-
-
-def _escaped(error: LakebedError) -> str:
-    return str(error).replace("[", r"\[")

@@ -1,4 +1,7 @@
-"""How the command line prints: a table for people, JSON for programs, never both."""
+"""How the command line prints: a table for people, JSON for programs, never both.
+
+Whatever is printed may come from data: it is text, never markup, and steers no terminal (`harmless`).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,10 @@ from typing import Any
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table as RichTable
+from rich.text import Text
+
+from lakebed.cli.harmless import harmless, harmless_cell, harmless_json
+from lakebed.cli.json_values import json_rows
 
 PIPE_WIDTH = 1000
 """Without a terminal nothing is folded: who greps for a file name must find it in one piece."""
@@ -38,21 +45,34 @@ def plain(value: Any) -> Any:
     return value
 
 
+def say(text: str, style: str = "") -> None:
+    """A message on standard output."""
+    console.print(Text(harmless(text), style=style), highlight=False)
+
+
+def complain(text: str, *, title: str = "") -> None:
+    """A message on standard error, after a title that stands out."""
+    errors.print(Text.assemble((title, "bold red"), harmless(text)), highlight=False)
+
+
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
-    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+    text = json.dumps(plain(value), ensure_ascii=False, indent=2, allow_nan=False)
+    sys.stdout.write(f"{harmless_json(text)}\n")
 
 
 def print_table(table: pa.Table, *, as_json: bool, title: str | None = None) -> None:
     """An Arrow table as a list of JSON objects or as a drawn table."""
+    rows = json_rows(table, exact=False)
     if as_json:
-        print_json(table.to_pylist())
+        print_json(rows)
         return
-    drawn = RichTable(title=title, title_justify="left", header_style="bold")
+    drawn = _drawn(title)
     for field in table.schema:
         numeric = pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
-        drawn.add_column(field.name, justify="right" if numeric else "left", overflow="fold")
-    for row in table.to_pylist():
+        header = Text(harmless_cell(field.name), style="bold")
+        drawn.add_column(header, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
         drawn.add_row(*(cell(row[name]) for name in table.column_names))
     console.print(drawn)
 
@@ -63,20 +83,25 @@ def print_pairs(pairs: Iterable[tuple[str, Any]], *, as_json: bool, title: str |
     if as_json:
         print_json(dict(pairs))
         return
-    drawn = RichTable(title=title, title_justify="left", show_header=False)
-    drawn.add_column(style="bold")
+    drawn = _drawn(title, show_header=False)
+    drawn.add_column()
     drawn.add_column(overflow="fold")
     for name, value in pairs:
-        drawn.add_row(name, cell(value))
+        drawn.add_row(Text(harmless_cell(name), style="bold"), cell(value))
     console.print(drawn)
 
 
-def cell(value: Any) -> str:
-    """A value as one cell; markup characters in data are shown, not obeyed."""
+def cell(value: Any) -> Text:
+    """A value as one cell; null is told from the text of a dash by its colour."""
     if value is None:
-        return "[dim]-[/dim]"
+        return Text("-", style="dim")
     text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False, default=str)
-    return text.replace("[", r"\[")
+    return Text(harmless_cell(text))
+
+
+def _drawn(title: str | None, *, show_header: bool = True) -> RichTable:
+    named = None if title is None else Text(harmless_cell(title), style="table.title")
+    return RichTable(title=named, title_justify="left", show_header=show_header)
 
 
 def size_text(size: int) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from lakebed.cli.engine import SparkOption, runner_on
-from lakebed.cli.output import console, print_json
+from lakebed.cli.output import print_json, say
 from lakebed.cli.show import JsonOption, PathArgument
 from lakebed.errors import InvalidRequest
 from lakebed.model.instant import Instant
@@ -127,7 +127,7 @@ def concurrency(
     if as_json:
         print_json({"mode": found})
     else:
-        console.print(f"the table's concurrency mode is {found}", highlight=False)
+        say(f"the table's concurrency mode is {found}")
 
 
 def options_of(given: Iterable[str] | None) -> dict[str, str]:
@@ -145,10 +145,10 @@ def _print(done: str, instants: Sequence[Instant | str], as_json: bool) -> None:
     if as_json:
         print_json([_facts(instant) for instant in instants])
     elif not instants:
-        console.print("nothing to do")
+        say("nothing to do")
     else:
         for instant in instants:
-            console.print(f"{done} {instant}", highlight=False)
+            say(f"{done} {instant}")
 
 
 def _facts(instant: Instant | str) -> dict[str, str | None]:
@@ -167,4 +167,4 @@ def _print_version(path: str, as_json: bool) -> None:
     if as_json:
         print_json({"version": version})
     else:
-        console.print(f"the table has version {version}", highlight=False)
+        say(f"the table has version {version}")

@@ -224,6 +224,14 @@ class WriteOptions(FileOptions):
         "(Avro blocks have no place for it); a header for it would stop Hudi 1.2 from reading the log.",
         ("hoodie.compaction.with.merge.sort.enable",),
     )
+    allow_ambiguous_keys: bool = option(
+        "lakebed.allow.ambiguous.keys",
+        FLAG,
+        False,
+        "Whether values are written, as Hudi does, whose record key or partition path other values have, too: "
+        "`,column:`, `__null__` or `__empty__` in a key of several columns, the empty text or a slash in a path. "
+        "Rows with one key are one row.",
+    )
     drop_metadata: bool = option(
         "lakebed.drop.metadata",
         FLAG,

@@ -89,7 +89,8 @@ def check_paths(paths: Any) -> None:
         if path and _BAD_PATH.search(path):
             raise InvalidRequest(
                 f"the partition path {path!r} cannot be a folder of the table",
-                hint="Set hoodie.datasource.write.partitionpath.urlencode=true, or clean the partition column.",
+                hint="Clean the partition column, or make the table with hive-style folders (for dots) or with "
+                "hoodie.datasource.write.partitionpath.urlencode=true (for slashes).",
             )
 
 

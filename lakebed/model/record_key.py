@@ -74,13 +74,17 @@ class KeySettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeyGenerator:
-    """How a table makes keys and partition paths. `is_named` writes a single key as `field:value`, too."""
+    """How a table makes keys and partition paths. `is_named` writes a single key as `field:value`, too.
+
+    `allows_ambiguous` lets values be written whose key or path other values have, too (`ambiguous_keys`).
+    """
 
     kind: str
     key_fields: tuple[str, ...] = ()
     is_named: bool = False
     logical_timestamps: bool = False
     function: str | None = None
+    allows_ambiguous: bool = False
     partition: PartitionFields = field(default_factory=PartitionFields)
 
     @property

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from lakebed.config.options import ReadOptions
 from lakebed.errors import CorruptTable, UnsupportedFormat
 from lakebed.format.names import (
+    HOODIE_DIR,
     METADATA_DIR,
     PARTITION_METAFILE,
     is_partition_metafile,
@@ -27,7 +28,7 @@ from lakebed.storage.storage import FileInfo, joined
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.committed import TimelineCommits
 from lakebed.view.file_system_view import FileSystemView
-from lakebed.view.partitions import StorageLister, read_metafile
+from lakebed.view.partitions import StorageLister, is_hidden, is_marked, read_metafile
 from lakebed.view.slicing import group_files
 
 NAMED_FILES = "committed files are there"
@@ -52,10 +53,19 @@ class Listing:
         storage = client.storage
         folders: dict[str, list[FileInfo]] = {"": list(storage.list(""))}
         for top in storage.list_folders(""):
-            if not top.startswith("."):
+            if top != HOODIE_DIR:
                 for info in storage.list(top, recursive=True):
                     folders.setdefault(info.path.rpartition("/")[0], []).append(info)
-        return cls(client, TimelineCommits(client), folders)
+        commits = TimelineCommits(client)
+        return cls(client, commits, {name: files for name, files in folders.items() if _counts(client, name, files)})
+
+
+def _counts(client: MetaClient, folder: str, files: list[FileInfo]) -> bool:
+    """Whether a folder is the table's: not scratch space of some engine, told by a dot, that is no partition."""
+    if not is_hidden(folder):
+        return True
+    metafile = next((info for info in files if is_partition_metafile(info.name)), None)
+    return metafile is not None and is_marked(client.storage, folder, metafile)
 
 
 def check_files(client: MetaClient, options: ReadOptions) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -26,6 +27,7 @@ from lakebed.storage.storage import FileInfo, OutputFile, check_range, checked_f
 
 MARK = "lakebed-put"
 _ATTEMPTS = 3
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PART_SIZE = 10 << 20
 _REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
 
@@ -95,7 +97,7 @@ class ObjectStorage:
                 return None
 
     def list(self, prefix: str = "", *, recursive: bool = False) -> Iterator[FileInfo]:
-        folder = joined(self._folder, checked_folder(prefix))
+        folder = self._prefix(prefix)
         self.requests.add("list")
         with _errors(prefix):
             if not recursive:
@@ -106,7 +108,7 @@ class ObjectStorage:
                 yield from map(self._info, chunk)
 
     def list_folders(self, prefix: str = "") -> Iterator[str]:
-        folder = joined(self._folder, checked_folder(prefix))
+        folder = self._prefix(prefix)
         self.requests.add("list")
         with _errors(prefix):
             listed = obstore.list_with_delimiter(self._store, folder or None)["common_prefixes"]
@@ -176,7 +178,10 @@ class ObjectStorage:
     # Requests
 
     def _key(self, path: str) -> str:
-        return joined(self._folder, checked_file(path))
+        return joined(self._folder, _without_controls(checked_file(path)))
+
+    def _prefix(self, folder: str) -> str:
+        return joined(self._folder, _without_controls(checked_folder(folder)))
 
     def _relative(self, key: str) -> str:
         return key[len(self._folder) + 1 :] if self._folder else key
@@ -293,6 +298,16 @@ def _errors(path: str) -> Iterator[None]:
         raise CorruptTable("not a name the store accepts", file=path) from error
     except (exceptions.BaseError, OSError) as error:
         raise _unavailable(path, error) from error
+
+
+def _without_controls(path: str) -> str:
+    """A path that obstore takes; for others it has but a bare `ValueError`, and a `TypeError` for a list of them."""
+    if _CONTROL.search(path):
+        raise CorruptTable(
+            f"the path {path!r} has a control character, which object stores do not take",
+            hint="Partition values with such characters need hoodie.datasource.write.partitionpath.urlencode=true.",
+        )
+    return path
 
 
 def _missing(path: str) -> FileNotFoundError:

@@ -11,18 +11,21 @@ column's type, and columns whose folders the timestamp or a custom key generator
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
+from itertools import product
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from lakebed.config.options import TableConfig
+from lakebed.model.partition_path import DEFAULT_PARTITION
 from lakebed.model.predicate import ColumnStats
 
-DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _FORMATTING_GENERATORS = frozenset({"TIMESTAMP", "TIMESTAMP_AVRO"})
+_EMPTY = ColumnStats("", "")
+_OWN_NAME = ColumnStats(DEFAULT_PARTITION, DEFAULT_PARTITION)
 
 
 def mapped_columns(config: TableConfig) -> tuple[str | None, ...]:
@@ -53,6 +56,17 @@ def partition_stats(path: str, config: TableConfig, schema: pa.Schema) -> dict[s
         if stats is not None:
             found[name] = stats
     return found
+
+
+def possible_stats(path: str, config: TableConfig, schema: pa.Schema) -> Iterator[dict[str, ColumnStats]]:
+    """The statistics of a partition, in every form that its rows may have.
+
+    The folder for null also holds the empty text, and the text that is its own name, where a writer let that through.
+    """
+    stats = partition_stats(path, config, schema)
+    doubtful = [name for name, found in stats.items() if found == _EMPTY]
+    for forms in product((_EMPTY, _OWN_NAME), repeat=len(doubtful)):
+        yield {**stats, **dict(zip(doubtful, forms, strict=True))}
 
 
 def partition_values(path: str, config: TableConfig, schema: pa.Schema) -> dict[str, Any] | None:
@@ -93,7 +107,7 @@ def _value_text(name: str, segment: str, config: TableConfig) -> str | None:
 def _stats(text: str, data_type: pa.DataType) -> ColumnStats | None:
     is_text = pa.types.is_string(data_type) or pa.types.is_large_string(data_type)
     if text == DEFAULT_PARTITION:  # of a text column also the empty text
-        return ColumnStats("", "") if is_text else ColumnStats(null_count=1, rows=1)
+        return _EMPTY if is_text else ColumnStats(null_count=1, rows=1)
     value = text if is_text else _typed(text, data_type)
     return None if value is None else ColumnStats(value, value, null_count=0, rows=1)
 

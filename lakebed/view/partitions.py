@@ -61,13 +61,20 @@ class StorageLister:
         metafile = next((info for info in files if is_partition_metafile(info.name)), None)
         if metafile is None:
             return False
-        segments = folder.split("/") if folder else []
-        if not any(segment.startswith(".") for segment in segments):
-            return True
-        try:
-            return read_metafile(self.storage, metafile).depth == len(segments)
-        except CorruptTable:
-            return False
+        return not is_hidden(folder) or is_marked(self.storage, folder, metafile)
+
+
+def is_hidden(folder: str) -> bool:
+    """Whether a folder, or one above it, begins with a dot."""
+    return any(segment.startswith(".") for segment in folder.split("/"))
+
+
+def is_marked(storage: Storage, folder: str, metafile: FileInfo) -> bool:
+    """Whether the metafile of a folder was made for it: a copy elsewhere has another depth."""
+    try:
+        return read_metafile(storage, metafile).depth == (len(folder.split("/")) if folder else 0)
+    except CorruptTable:
+        return False
 
 
 def read_metafile(storage: Storage, info: FileInfo) -> PartitionMetafile:

@@ -21,7 +21,7 @@ from lakebed.model.expression import Compare, Field, In, Literal
 from lakebed.model.files import FileSlice, LogKind
 from lakebed.model.predicate import ColumnStats, Predicate
 from lakebed.view.file_system_view import StatsSource
-from lakebed.view.partition_values import mapped_columns, partition_stats
+from lakebed.view.partition_values import mapped_columns, possible_stats
 
 RECORD_KEY = "_hoodie_record_key"
 PARTITION_PATH = "_hoodie_partition_path"
@@ -65,8 +65,8 @@ def prune_partitions(
         return list(partitions)
     kept = []
     for path in partitions:
-        stats = {PARTITION_PATH: ColumnStats(path, path, 0, 1), **partition_stats(path, config, schema)}
-        if demand.may_match(stats):
+        own = {PARTITION_PATH: ColumnStats(path, path, 0, 1)}
+        if any(demand.may_match(own | stats) for stats in possible_stats(path, config, schema)):
             kept.append(path)
         else:
             report.partition(PARTITION_VALUES)

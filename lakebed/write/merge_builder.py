@@ -24,7 +24,6 @@ import pyarrow as pa
 from lakebed.config.option import FLAG, Option
 from lakebed.index.options import IndexOptions
 from lakebed.merge.table_shape import TableShape
-from lakebed.model.record_key import key_generator_of
 from lakebed.model.schema import IS_DELETED, PARTITION_PATH, RECORD_KEY, without_meta_fields
 from lakebed.read.shape import keyed_shape
 from lakebed.write.job import CommitResult, run_write
@@ -32,7 +31,7 @@ from lakebed.write.merge_clauses import TARGET, BoundClause, Clause, Kind, Meeti
 from lakebed.write.merge_join import MergeJoin, SourceRows
 from lakebed.write.operation import Operation
 from lakebed.write.operations import TableWriter, unordered_deletes
-from lakebed.write.prepare import as_reader
+from lakebed.write.prepare import as_reader, writing_generator
 from lakebed.write.writable import declared_schema
 
 PARTIAL_UPDATES = Option(
@@ -99,7 +98,7 @@ def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
     meeting = Meeting.of(merge.on, config, own, reader.schema)
     clauses = bind(merge.clauses, config, own, reader.schema)
     refuse_new_columns(merge.clauses, clauses, meeting, own, reader.schema)
-    generator = key_generator_of(config, writer.properties)
+    generator = writing_generator(config, writer.properties)
     partial = _partial_columns(writer, clauses, own, shape)
     nullable = without_meta_fields(shape.schema)
     columns = (

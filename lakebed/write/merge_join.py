@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from lakebed.errors import InvalidRequest, StorageUnavailable
 from lakebed.merge.key_index import KeyIndex
 from lakebed.merge.vectors import Bools, Ints, bool_array, index_array, index_array_with_nulls, truths
+from lakebed.model.ambiguous_keys import refuse_ambiguous_keys, refuse_ambiguous_paths
 from lakebed.model.expression import And, Compare, Field, Literal
 from lakebed.model.joined import concat, concat_batches, narrowed
 from lakebed.model.nested_cast import cast_column
@@ -256,9 +257,11 @@ class MergeJoin:
                 whole &= truths(pc.fill_null(pc.greater(pc.binary_length(column), 0), False))
             columns[name] = column
         kept = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)).filter(bool_array(whole))
+        refuse_ambiguous_keys(self.generator, kept)
         keys = record_key_array(self.generator, kept) if kept.num_rows else pa.array([], pa.string())
         self._records.append(keys)
         if self.meeting.by_partition:
+            refuse_ambiguous_paths(self.generator, kept, self.own)
             for name in self.generator.partition.fields:
                 known = [self._values[name]] if name in self._values else []
                 self._values[name] = pc.unique(concat([*known, kept.column(name)]))

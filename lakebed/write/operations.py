@@ -19,10 +19,11 @@ from lakebed.config.write_options import Duplicates, WriteOptions
 from lakebed.errors import InvalidRequest
 from lakebed.index.options import refuse_other_index
 from lakebed.merge.table_shape import TableShape
+from lakebed.model.ambiguous_keys import refuse_ambiguous_keys
 from lakebed.model.joined import concat
 from lakebed.model.partition_path import PartitionFields
 from lakebed.model.predicate import Predicate, is_in, parse_expression
-from lakebed.model.record_key import key_generator_of, record_key_array
+from lakebed.model.record_key import record_key_array
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY, with_meta_fields, without_meta_fields
 from lakebed.read.plan import Query
 from lakebed.read.scan import Scan
@@ -37,7 +38,7 @@ from lakebed.write.duplicates import duplicate_policy, known_keys_of, new_rows
 from lakebed.write.given_keys import key_table
 from lakebed.write.job import CommitResult, WriteRequest, run_write, table_schema_json
 from lakebed.write.operation import Operation
-from lakebed.write.prepare import Preparation, as_reader, plan_preparation
+from lakebed.write.prepare import Preparation, as_reader, plan_preparation, writing_generator
 from lakebed.write.virtual_keys import refuse_other_meta_fields, refuse_unmade_keys, refuse_unstored_keys
 from lakebed.write.writable import (
     declared_schema,
@@ -102,11 +103,14 @@ class TableWriter:
         data = key_table(keys, config.key_fields, shape.schema)
         if not data.num_rows:
             return self._delete_found(())
-        generator = key_generator_of(config, self.properties)
+        generator = writing_generator(config, self.properties)
         if all(name in data.schema.names for name in (*generator.columns, *config.partition_fields)):
             return self.delete_rows(data)
         generator = replace(generator, partition=PartitionFields())
-        texts = [record_key_array(generator, batch) for batch in data.combine_chunks().to_batches()]
+        batches = data.combine_chunks().to_batches()
+        for batch in batches:
+            refuse_ambiguous_keys(generator, batch)
+        texts = [record_key_array(generator, batch) for batch in batches]
         found = is_in(pa.field(RECORD_KEY, pa.string()), pc.unique(concat(texts)).to_pylist())
         return self.delete_where(found)
 
@@ -208,7 +212,7 @@ class TableWriter:
         parts = path.split("/")
         if config.hive_style and len(parts) == len(config.partition_fields) and "=" not in path:
             path = "/".join(f"{field}={part}" for field, part in zip(config.partition_fields, parts, strict=True))
-        elif not config.hive_style and all("=" in part for part in parts):
+        elif not config.hive_style and [part.partition("=")[0] for part in parts] == list(config.partition_fields):
             path = "/".join(part.partition("=")[2] for part in parts)
         if path in known:
             return path

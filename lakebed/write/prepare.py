@@ -9,7 +9,7 @@ that holds them. Nothing is collected: one batch is in memory at a time; a frame
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from lakebed.config.options import MergeMode, TableConfig
+from lakebed.config.write_options import WriteOptions
 from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
+from lakebed.model.ambiguous_keys import refuse_ambiguous_keys, refuse_ambiguous_paths
 from lakebed.model.joined import decodable
-from lakebed.model.partition_path import DEFAULT_PARTITION
 from lakebed.model.record_key import KeyGenerator, auto_keys, key_generator_of, partition_path_array, record_key_array
 from lakebed.model.schema import IS_DELETED, PARTITION_PATH, RECORD_KEY, without_meta_fields
 from lakebed.model.schema_change import did_you_mean, evolve
@@ -76,7 +77,8 @@ class Preparation:
             raise InvalidRequest(error.what, hint="Nothing of this write becomes visible.") from None
         _check_nulls(rows, self.columns)
         self._check_ordering(rows)
-        self._check_folders(rows)
+        refuse_ambiguous_keys(self.generator, rows)
+        refuse_ambiguous_paths(self.generator, rows, self.columns)
         keys = self._keys(rows, batch, begin, task, numbered)
         return pa.RecordBatch.from_arrays(
             [keys, partition_path_array(self.generator, rows), *rows.columns], schema=self.schema
@@ -105,16 +107,6 @@ class Preparation:
                     hint="Fill it: the later of two versions of a row is known by it.",
                 )
 
-    def _check_folders(self, rows: pa.RecordBatch) -> None:
-        """Rows without a partition value go to a folder of that name: nothing else may, or it is taken for null."""
-        for name in self.generator.partition.fields:
-            column = column_of(rows, name)
-            if pa.types.is_string(column.type) and pc.any(pc.equal(column, DEFAULT_PARTITION)).as_py():
-                raise InvalidRequest(
-                    f"the partition column {name!r} holds {DEFAULT_PARTITION!r}, the name of the folder for null",
-                    hint="Write null instead, or another text.",
-                )
-
     def _projection(self) -> Projection:
         data = without_meta_fields(self.incoming)
         nullable = pa.schema([column.with_nullable(True) for column in self.columns])
@@ -122,6 +114,12 @@ class Preparation:
             return resolve(data, nullable, exact=self.exact)
         except (CorruptTable, UnsupportedFormat) as error:
             raise InvalidRequest(error.what) from None
+
+
+def writing_generator(config: TableConfig, options: Mapping[str, str] | None = None) -> KeyGenerator:
+    """The key generator of a table for a writer, who may allow values that give one key."""
+    chosen = WriteOptions.from_properties({**config.properties, **(options or {})})
+    return replace(key_generator_of(config, options), allows_ambiguous=chosen.allow_ambiguous_keys)
 
 
 def plan_preparation(
@@ -138,7 +136,7 @@ def plan_preparation(
     `partial` data may lack columns; `deletes` needs the key and partition columns only, and what else it brings, other
     than the ordering columns, is left out.
     """
-    generator = key_generator_of(config, options)
+    generator = writing_generator(config, options)
     doubled = {name for name in incoming.names if incoming.names.count(name) > 1}
     if doubled:
         raise InvalidRequest(f"the data has two columns called {sorted(doubled)[0]!r}")

@@ -98,6 +98,28 @@ def test_wrong_rows_are_told_as_without_spark_and_leave_no_trace(tmp_path: Path,
 
 
 @pytest.mark.parametrize("options", [JOB, {}], ids=["as a job", "in the driver"])
+def test_values_that_give_one_key_or_folder_are_refused_by_the_tasks(
+    options: dict[str, str], tmp_path: Path, spark: Any
+) -> None:
+    """The tasks' numbers do not tell such rows apart either: they meet in one task, which refuses them."""
+    from pyspark.sql import functions as F
+
+    allowed = {**options, "lakebed.allow.ambiguous.keys": "true"}
+    one = new_table(tmp_path / "one")
+    empty = frame(spark, rows(range(4))).withColumn("part", F.lit(""))
+    with pytest.raises(lakebed.InvalidRequest, match="'part' holds the empty text"):
+        one.upsert(empty, options=options)
+    one.upsert(empty, options=allowed)
+    assert one.scan().count() == 4
+    several = new_table(tmp_path / "several", record_key=["id", "part"], partition_by=None)
+    keyed = frame(spark, rows(range(4))).withColumn("id", F.concat(F.col("id"), F.lit(",part:1")))
+    with pytest.raises(lakebed.InvalidRequest, match="with ',part:' in it"):
+        several.upsert(keyed, options=options)
+    several.upsert(keyed, options=allowed)
+    assert several.scan().count() == 4
+
+
+@pytest.mark.parametrize("options", [JOB, {}], ids=["as a job", "in the driver"])
 @pytest.mark.parametrize("index", ["BLOOM", "GLOBAL_BLOOM"])
 def test_an_index_by_keys_that_are_not_stored(
     index: str, options: dict[str, str], tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch

@@ -302,3 +302,23 @@ def test_a_server_error_after_landing_is_still_our_win(fault: list[int]) -> None
         server.shutdown()
         server.server_close()
     assert list(handler.objects) == ["/lake/a%253Ab/t/x"], "the key keeps its percent sign"
+
+
+@pytest.mark.parametrize("name", ["a\nb/x", "a\x1b[31mb", "a\x7f/x"])
+def test_a_control_character_in_a_path_is_a_named_error(name: str) -> None:
+    """obstore itself raises a bare ValueError, or a TypeError."""
+    storage = object_storage("deep")
+    calls: list[Callable[[], object]] = [
+        lambda: storage.put(name, b""),
+        lambda: storage.put_if_absent(name, b""),
+        lambda: storage.open_output(name),
+        lambda: storage.read(name),
+        lambda: storage.stat(name),
+        lambda: storage.delete([name]),
+        lambda: list(storage.list(name)),
+        lambda: list(storage.list_folders(name)),
+    ]
+    for call in calls:
+        with pytest.raises(CorruptTable, match=r"has a control character.*object stores") as raised:
+            call()
+        assert not any(ord(letter) < 0x20 for letter in str(raised.value))

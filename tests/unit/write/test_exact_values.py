@@ -105,5 +105,6 @@ def test_the_name_of_the_folder_for_null_is_no_value(index: str) -> None:
     with pytest.raises(lakebed.InvalidRequest, match="the folder for null"):
         t.upsert(table(row("x"), row("y", p=DEFAULT)))
     assert files(t) == before
-    t.upsert(table(row("x", p=None), row("y", p="")))  # type: ignore[arg-type]
-    assert [t.scan(filter=where).count() for where in ("p is null", "p = ''")] == [1, 1]
+    allowed = {"lakebed.allow.ambiguous.keys": "true"}
+    t.upsert(table(row("x", p=None), row("y", p=""), row("z", p=DEFAULT)), options=allowed)  # type: ignore[arg-type]
+    assert [t.scan(filter=where).count() for where in ("p is null", "p = ''", f"p = '{DEFAULT}'")] == [1, 1, 1]

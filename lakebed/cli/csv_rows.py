@@ -1,0 +1,101 @@
+"""CSV files: rows out and in again, unchanged.
+
+    id,name,tags
+    1,"",             null is nothing between the commas, the empty text a pair of quotes
+    2,"NA","[1, 2]"   a word is a word; lists, structs and maps are JSON in their cell
+
+Every value is written as its text (`text_values`), texts in quotes. When read, all cells are texts first: the reader
+knows there whether a cell had quotes, and the types are the table's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from lakebed.cli.json_values import array_of, json_values, parse_json
+from lakebed.cli.row_columns import RowColumns
+from lakebed.cli.text_values import from_text, is_plain, to_text
+from lakebed.errors import InvalidRequest
+
+_BLOCK = 32 << 20
+"""The longest row that is read."""
+
+
+def write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) -> int:
+    """Write batches; the number of rows. The writer puts texts in quotes, and those only."""
+    cells = pa.schema([pa.field(item.name, item.type if _writes_itself(item.type) else pa.string()) for item in schema])
+    rows = 0
+    with pa_csv.CSVWriter(path, cells) as sink:
+        for batch in batches:
+            columns = [
+                column if _writes_itself(item.type) else _cells(column, item)
+                for column, item in zip(batch.columns, schema, strict=True)
+            ]
+            sink.write_batch(pa.RecordBatch.from_arrays(columns, schema=cells))
+            rows += batch.num_rows
+    return rows
+
+
+def read_csv(path: Path, wanted: RowColumns) -> pa.RecordBatchReader:
+    """The rows of a file in the table's types; new columns in those that Arrow sees in the file's first rows."""
+    names = _header(path)
+    new = wanted.new_names(names, path)
+    known = [name for name in names if name in wanted.schema.names]
+    reader = pa_csv.open_csv(
+        path,
+        read_options=pa_csv.ReadOptions(block_size=_BLOCK),
+        parse_options=pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1),
+        convert_options=pa_csv.ConvertOptions(
+            column_types=dict.fromkeys(known, pa.string()),
+            include_columns=[*known, *new],
+            null_values=["", *wanted.nulls],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    schema = wanted.stream_schema([reader.schema.field(name) for name in new])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            columns = [_column(batch, item, is_new=item.name in new, fill=wanted.missing_as_null) for item in schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _header(path: Path) -> list[str]:
+    """The names of a file's columns, without a guess at types."""
+    options = pa_csv.ParseOptions(newlines_in_values=True)
+    with pa_csv.open_csv(path, pa_csv.ReadOptions(block_size=_BLOCK), options) as reader:
+        return list(reader.schema.names)
+
+
+def _writes_itself(kind: pa.DataType) -> bool:
+    """Whether the writer's own text of a type is read back as it was."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind))
+
+
+def _cells(column: Any, item: pa.Field) -> Any:
+    if is_plain(item.type):
+        return to_text(column, item.name)
+    values = json_values(column, item.name)
+    return pa.array([None if v is None else json.dumps(v, ensure_ascii=False) for v in values], pa.string())
+
+
+def _column(batch: pa.RecordBatch, item: pa.Field, *, is_new: bool, fill: bool) -> Any:
+    if item.name not in batch.schema.names:
+        return pa.nulls(batch.num_rows, item.type)
+    cells = batch.column(item.name)
+    if is_new or is_plain(item.type):
+        return cells if is_new else from_text(cells, item.type, item.name)
+    try:
+        values = [None if cell is None else parse_json(cell) for cell in cells.to_pylist()]
+    except ValueError as error:
+        raise InvalidRequest(f"the column {item.name!r} is {item.type}, JSON in CSV: {error}") from None
+    return array_of(values, item.type, item.name, fill=fill)

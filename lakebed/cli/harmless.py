@@ -1,0 +1,36 @@
+r"""Text from data for a terminal: what would steer the terminal, or hide itself, is shown instead.
+
+A value may hold the escape character, and with it anything a terminal obeys: colours, a new title, a cleared screen, on
+some an answer typed for the user. Control characters of both blocks, the marks that turn the direction of writing, and
+halves of characters become `\n`, `\x1b`, `\u202e`.
+"""
+
+from __future__ import annotations
+
+import re
+
+_OBEYED = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff"
+_IN_TEXT = re.compile(f"[{_OBEYED}]")
+_IN_CELL = re.compile(f"[\t\n{_OBEYED}]")
+_NOT_IN_JSON = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+_NAMED = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
+
+
+def harmless(text: str) -> str:
+    """Text of several lines; line ends and tabs stay."""
+    return _IN_TEXT.sub(_escaped, text)
+
+
+def harmless_cell(text: str) -> str:
+    """Text that is one cell: a line end is shown as well, or a value would look like two rows."""
+    return _IN_CELL.sub(_escaped, text)
+
+
+def harmless_json(text: str) -> str:
+    """A JSON document, in which the encoder has escaped the first block of controls; the value stays what it is."""
+    return _NOT_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return _NAMED.get(match[0]) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")

@@ -1,0 +1,211 @@
+"""Arrow columns as values that JSON holds, and back: by the type of the column, at every depth.
+
+    list      [1, 2]               struct    {"x": 1}           map    [["key", 1]], also {"key": 1} when read
+    numbers   1, 0.5, "NaN", "Infinity", "-Infinity"            decimals, times, binary: texts (`text_values`)
+
+Columns are turned level by level, so that no value is looked at by its own type: what a table holds decides how it is
+written, and what the table wants decides how it is read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.cli.text_values import from_text, to_text
+from lakebed.errors import InvalidRequest
+from lakebed.model.schema_change import did_you_mean
+
+_JSON_NAMES = {bool: "a truth", int: "a number", float: "a number", Decimal: "a number", str: "text"}
+_JSON_NAMES |= {list: "a list", dict: "an object"}
+_NO_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def json_rows(batch: pa.RecordBatch | pa.Table, *, exact: bool = True) -> list[dict[str, Any]]:
+    """Rows as objects."""
+    names = batch.schema.names
+    table = batch.combine_chunks() if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
+    columns = [
+        [value for chunk in table.column(at).chunks for value in json_values(chunk, name, exact=exact)]
+        for at, name in enumerate(names)
+    ]
+    if not columns:
+        return [{} for _ in range(batch.num_rows)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def json_values(column: Any, name: str, *, exact: bool = True) -> list[Any]:
+    """The values of an array; `exact` refuses what could not be read back."""
+    kind, types = column.type, pa.types
+    if types.is_struct(kind):
+        parts = [json_values(pc.struct_field(column, [at]), name, exact=exact) for at in range(kind.num_fields)]
+        names = [kind.field(at).name for at in range(kind.num_fields)]
+        rows = zip(*parts, strict=True) if parts else ((),) * len(column)
+        valid = column.is_valid().to_pylist()
+        return [dict(zip(names, row, strict=True)) if there else None for row, there in zip(rows, valid, strict=True)]
+    if types.is_map(kind):
+        column = column.take(pa.array(np.arange(len(column))))  # without the offset of a slice, nulls without entries
+        keys, items = (json_values(part, name, exact=exact) for part in (column.keys, column.items))
+        return _cut([list(pair) for pair in zip(keys, items, strict=True)], _lengths(column))
+    if types.is_list(kind) or types.is_large_list(kind):
+        return _cut(json_values(column.flatten(), name, exact=exact), _lengths(column))
+    if types.is_floating(kind):
+        values: list[Any] = column.to_pylist()
+        if pc.all(pc.is_finite(column)).as_py() is not False:
+            return values
+        return [value if value is None or math.isfinite(value) else _no_number(value) for value in values]
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_string(kind) or types.is_null(kind):
+        return list(column.to_pylist())
+    return list(to_text(column, name, exact=exact).to_pylist())
+
+
+def parse_json(text: str, *, keep_digits: bool = True) -> Any:
+    """A JSON text; numbers keep their digits, for decimals, and a bare `NaN` or `Infinity` becomes its text."""
+    digits = Decimal if keep_digits else None
+    return json.loads(text, parse_float=digits, parse_constant=str, object_pairs_hook=_object)
+
+
+def array_of(values: Sequence[Any], kind: pa.DataType, name: str, *, fill: bool = False) -> Any:
+    """Values that JSON held as an array of a type; `fill` takes fields that structs lack for null."""
+    try:
+        return _array(values, kind, name, fill)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidRequest(f"the column {name!r} is {kind}: {str(error).partition(chr(10))[0]}") from None
+
+
+def _array(values: Sequence[Any], kind: pa.DataType, name: str, fill: bool) -> Any:
+    types = pa.types
+    if types.is_struct(kind):
+        return _structs(values, kind, name, fill)
+    if types.is_map(kind):
+        pairs, offsets, absent = _joined([_pairs(value, name) for value in values], name)
+        keys = _array([pair[0] for pair in pairs], kind.key_type, name, fill)
+        items = _array([pair[1] for pair in pairs], kind.item_type, name, fill)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=absent)
+    if types.is_list(kind):
+        flat, offsets, absent = _joined(values, name)
+        return pa.ListArray.from_arrays(offsets, _array(flat, kind.value_type, name, fill), type=kind, mask=absent)
+    if types.is_floating(kind):
+        return _numbers(values, kind)
+    if types.is_boolean(kind) or types.is_integer(kind):
+        _check_kinds(values, bool if types.is_boolean(kind) else int)
+        return pa.array(values, kind)
+    if types.is_decimal(kind):
+        _check_kinds(values, str, int, float, Decimal)
+        values = [str(value) if type(value) in (int, float, Decimal) else value for value in values]
+    _check_kinds(values, str)
+    return from_text(pa.array(values, pa.string()), kind, name)
+
+
+def _structs(values: Sequence[Any], kind: pa.DataType, name: str, fill: bool) -> Any:
+    names = [field.name for field in kind]
+    for value in values:
+        if value is None:
+            continue
+        if not isinstance(value, dict):
+            raise ValueError(f"{value!r} is no object")
+        for key in value if len(value) != len(names) or value.keys() != set(names) else ():
+            if key not in names:
+                raise InvalidRequest(f"the column {name!r} has no field {key!r}", hint=did_you_mean(key, names))
+        lacking = next((key for key in names if key not in value), None)
+        if lacking is not None and not fill:
+            raise InvalidRequest(
+                f"a value of the column {name!r} lacks the field {lacking!r}",
+                hint="Write null for it, or give --missing-as-null.",
+            )
+    children = [
+        _array([None if value is None else value.get(field.name) for value in values], field.type, name, fill)
+        for field in kind
+    ]
+    absent = pa.array([value is None for value in values], pa.bool_())
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=absent)
+
+
+def _pairs(value: Any, name: str) -> list[Any] | None:
+    """The entries of a map, from any of the forms in which programs write one."""
+    if value is None or isinstance(value, dict):
+        return None if value is None else list(value.items())
+    found = []
+    for entry in value if isinstance(value, list) else [None]:
+        if isinstance(entry, dict) and entry.keys() == {"key", "value"}:
+            found.append((entry["key"], entry["value"]))
+        elif isinstance(entry, list) and len(entry) == 2:
+            found.append((entry[0], entry[1]))
+        else:
+            raise ValueError(f"{value!r} is no object and no list of pairs")
+    return found
+
+
+def _joined(values: Sequence[Any], name: str) -> tuple[list[Any], pa.Array, pa.Array]:
+    """The elements of lists behind one another, where each list begins, and which lists are null."""
+    flat: list[Any] = []
+    offsets = np.zeros(len(values) + 1, np.int32)
+    for at, value in enumerate(values, 1):
+        if value is not None:
+            if not isinstance(value, list):
+                raise ValueError(f"{value!r} is no list")
+            flat += value
+        offsets[at] = len(flat)
+    return flat, pa.array(offsets), pa.array([value is None for value in values], pa.bool_())
+
+
+def _cut(flat: list[Any], lengths: npt.NDArray[np.int64]) -> list[Any]:
+    """Lists of so many elements; null where the length is negative."""
+    ends = np.cumsum(np.maximum(lengths, 0))
+    starts = ends - np.maximum(lengths, 0)
+    bounds = zip(lengths.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    return [None if length < 0 else flat[start:end] for length, start, end in bounds]
+
+
+def _lengths(column: Any) -> npt.NDArray[np.int64]:
+    if pa.types.is_map(column.type):
+        lengths = np.diff(np.asarray(column.offsets))
+        found: npt.NDArray[np.int64] = np.where(np.asarray(column.is_valid()), lengths, -1).astype(np.int64)
+        return found
+    return np.asarray(pc.fill_null(pc.list_value_length(column), -1)).astype(np.int64)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice in an object")
+    return found
+
+
+def _no_number(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _numbers(values: Sequence[Any], kind: pa.DataType) -> Any:
+    """Floating-point numbers; one that is too large for the type would become infinite."""
+    found = _check_kinds(values, float, int, str, Decimal)
+    infinite = 0
+    if found & {str, Decimal}:
+        unknown = next((value for value in values if isinstance(value, str) and value not in _NO_NUMBERS), None)
+        if unknown is not None:
+            raise ValueError(f"{unknown!r} is text")
+        infinite = sum(value in ("Infinity", "-Infinity") for value in values)
+        values = [_NO_NUMBERS[v] if type(v) is str else float(v) if type(v) is Decimal else v for v in values]
+    column = pa.array(values, kind)
+    if (pc.sum(pc.is_inf(column)).as_py() or 0) > infinite:
+        raise ValueError("a number is too large")
+    return column
+
+
+def _check_kinds(values: Sequence[Any], *kinds: type) -> set[type]:
+    """What the values are; Arrow itself cuts 1.5 to a whole number, and takes true for 1."""
+    found = set(map(type, values)) - {type(None)}
+    wrong = found - set(kinds)
+    if wrong:
+        value = next(value for value in values if type(value) in wrong)
+        raise ValueError(f"{str(value)[:80]!r} is {_JSON_NAMES.get(type(value), type(value).__name__)}")
+    return found

@@ -1,0 +1,50 @@
+"""Which columns a file of rows may have and must have, by the table that takes them.
+
+A misspelt column would be added and its namesake become null, so that both are refused: a column that the table does
+not have, unless new ones are asked for, and one that the file lacks, unless it is said to be null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakebed.errors import InvalidRequest
+from lakebed.model.schema import META_FIELD_NAMES
+from lakebed.model.schema_change import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """The table's own columns and what the user says of others. `nulls` are bare texts of CSV that stand for null."""
+
+    schema: pa.Schema
+    add_columns: bool = False
+    missing_as_null: bool = False
+    nulls: tuple[str, ...] = ()
+
+    def new_names(self, found: Sequence[str], file: object) -> list[str]:
+        """The columns of a file that the table does not have; `InvalidRequest` where the file's columns do not do."""
+        doubled = next((name for name in found if found.count(name) > 1), None)
+        if doubled is not None:
+            raise InvalidRequest(f"{file} has two columns called {doubled!r}")
+        own = self.schema.names
+        new = [name for name in found if name not in own and name not in META_FIELD_NAMES]
+        missing = [name for name in own if name not in found]
+        if new and not self.add_columns:
+            hint = did_you_mean(new[0], missing or own) or ""
+            raise InvalidRequest(
+                f"{file} has the column {new[0]!r}, which the table does not have",
+                hint=f"{hint} --add-columns adds it.".strip(),
+            )
+        if missing and not self.missing_as_null:
+            raise InvalidRequest(
+                f"{file} lacks the column {missing[0]!r}", hint="Add it, or give --missing-as-null to write null there."
+            )
+        return new
+
+    def stream_schema(self, new: Sequence[pa.Field]) -> pa.Schema:
+        """What a file's rows come as: the table's columns in its order, then the new ones."""
+        return pa.schema([*(item.with_nullable(True) for item in self.schema), *new])
