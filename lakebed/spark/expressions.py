@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark user knows
 
-from lakebed.model.expression import And, Call, Compare, Field, In, IsNull, Literal, Node, Not, Or
-from lakebed.model.expression_sql import sql_type
-from lakebed.model.predicate import Predicate
+from lakebed.expression.predicate import Predicate
+from lakebed.expression.sql_text import sql_type
+from lakebed.expression.tree import And, Call, Compare, Field, In, IsNull, Literal, Node, Not, Or
 from lakebed.spark.udf import column_of, over_columns
 
 _SUBSTRINGS = {"startswith": F.startswith, "endswith": F.endswith, "contains": F.contains}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.model.expression import (
+from lakebed.expression.tree import (
     And,
     Call,
     Compare,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.model.expression import Literal
+from lakebed.expression.tree import Literal
 
 _INT32 = range(-(1 << 31), 1 << 31)
 _INT64 = range(-(1 << 63), 1 << 63)

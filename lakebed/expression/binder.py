@@ -15,8 +15,10 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from lakebed.errors import InvalidRequest
-from lakebed.model import literals
-from lakebed.model.expression import (
+from lakebed.expression import literals
+from lakebed.expression.arrow import emit
+from lakebed.expression.functions import FUNCTION_HANDLERS, KNOWN_FUNCTIONS
+from lakebed.expression.tree import (
     And,
     Arithmetic,
     Cast,
@@ -30,9 +32,7 @@ from lakebed.model.expression import (
     Not,
     Or,
 )
-from lakebed.model.expression_arrow import emit
 from lakebed.model.schema_change import did_you_mean
-from lakebed.model.sql_functions import FUNCTION_HANDLERS, KNOWN_FUNCTIONS
 
 _WHERE = "WHERE "
 _COMPARE: Mapping[type[exp.Expression], str] = {

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakebed.errors import InvalidRequest
+from lakebed.expression.predicate import ColumnStats, is_in, parse_expression, parse_predicate
+from lakebed.expression.skipping import like_prefix
 from lakebed.model.key_range import KeyRange
-from lakebed.model.predicate import ColumnStats, is_in, parse_expression, parse_predicate
-from lakebed.model.skipping import like_prefix
 
 SCHEMA = pa.schema(
     [

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.model.expression import (
+from lakebed.expression.tree import (
     And,
     Arithmetic,
     Call,

@@ -7,7 +7,7 @@ from datetime import date, datetime, time
 
 import pyarrow as pa
 
-from lakebed.model.expression import (
+from lakebed.expression.tree import (
     And,
     Arithmetic,
     Call,

@@ -12,9 +12,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lakebed.errors import InvalidRequest
-from lakebed.model import literals
-from lakebed.model.expression import Call, Cast, Compare, Literal, Node
-from lakebed.model.expression_arrow import CONSTANT_ARGUMENTS
+from lakebed.expression import literals
+from lakebed.expression.arrow import CONSTANT_ARGUMENTS
+from lakebed.expression.tree import Call, Cast, Compare, Literal, Node
 
 _CALLS: Mapping[type[exp.Expression], str] = {
     exp.Abs: "abs",

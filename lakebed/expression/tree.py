@@ -1,6 +1,6 @@
 """The tree behind filters, conditions and assignments: a few plain values.
 
-`sql` makes it from text, `expression_arrow` runs it, `expression_sql` prints it, `skipping` asks it what can be left
+`binder` makes it from text, `arrow` runs it, `sql_text` prints it, `skipping` asks it what can be left
 unread. Nothing here knows about any of them, so that a tree can be pickled to a worker or turned into Spark columns.
 """
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import InvalidRequest
-from lakebed.model import skipping, sql
-from lakebed.model.expression import And, Field, In, Literal, Node, fields
-from lakebed.model.expression_arrow import constant, emit
-from lakebed.model.expression_sql import to_sql
+from lakebed.expression import binder, skipping
+from lakebed.expression.arrow import constant, emit
+from lakebed.expression.literals import of_python
+from lakebed.expression.skipping import ColumnStats
+from lakebed.expression.sql_text import to_sql
+from lakebed.expression.tree import And, Field, In, Literal, Node, fields
 from lakebed.model.key_range import KeyRange
-from lakebed.model.literals import of_python
-from lakebed.model.skipping import ColumnStats
 
 __all__ = ["ColumnStats", "Expression", "KeyRange", "Predicate", "is_in", "parse_expression", "parse_predicate"]
 
@@ -104,7 +104,7 @@ def parse_predicate(text: str | Predicate, schema: pa.Schema) -> Predicate:
         if unknown:
             raise InvalidRequest(f"there is no column {unknown[0]!r}", hint=f"Columns: {', '.join(schema.names)}.")
         return text
-    root, data_type = sql.parse(text, schema)
+    root, data_type = binder.parse(text, schema)
     if pa.types.is_null(data_type):
         root, data_type = Literal(None, pa.bool_()), pa.bool_()
     if not pa.types.is_boolean(data_type):
@@ -114,7 +114,7 @@ def parse_predicate(text: str | Predicate, schema: pa.Schema) -> Predicate:
 
 def parse_expression(text: str, schema: pa.Schema) -> Expression:
     """A value from SQL text, checked against the schema."""
-    return Expression(*sql.parse(text, schema))
+    return Expression(*binder.parse(text, schema))
 
 
 def is_in(field: pa.Field, values: Iterable[Any]) -> Predicate:
