@@ -1,207 +1,247 @@
-"""The functions of the filter language: how sqlglot's nodes for them become calls of ours.
+"""The functions of the expression language, each declared once: names, arguments, types, what it does to columns.
 
-Each handler gets the binder that is at work, so that arguments are bound and typed in the one way.
+The binder reads from here which of the parser's arguments a function takes and into which types they are converted, the
+evaluator what to run, and docs/expressions.md what to say. A parser that has no class for a function hands it over by
+name, and older ones differ from newer ones in that, so every function is known by both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias
 
 import pyarrow as pa
-from sqlglot import exp
+import pyarrow.compute as pc
 
-from lakebed.errors import InvalidRequest
-from lakebed.expression import literals
-from lakebed.expression.arrow import CONSTANT_ARGUMENTS
-from lakebed.expression.tree import Call, Cast, Compare, Literal, Node
+from lakebed.expression import text
+from lakebed.expression.arithmetic import absolute, negative
+from lakebed.expression.comparison import extreme
+from lakebed.expression.rounding import rounded, rounded_type, to_digits, to_whole, whole_type
+from lakebed.expression.tree import Literal, Node
+from lakebed.expression.types import BOOLEAN, INT, TEXT
 
-_CALLS: Mapping[type[exp.Expression], str] = {
-    exp.Abs: "abs",
-    exp.Ceil: "ceil",
-    exp.Contains: "contains",
-    exp.Day: "day",
-    exp.DayOfMonth: "day",
-    exp.EndsWith: "endswith",
-    exp.Floor: "floor",
-    exp.Hour: "hour",
-    exp.Length: "length",
-    exp.Lower: "lower",
-    exp.Minute: "minute",
-    exp.Month: "month",
-    exp.Neg: "negative",
-    exp.Second: "second",
-    exp.StartsWith: "startswith",
-    exp.Upper: "upper",
-    exp.Year: "year",
+
+class Kind(Enum):
+    """What an argument must be; the value says it in the documentation."""
+
+    TEXT = "text"
+    TEXT_OR_BINARY = "text or binary"
+    NUMBER = "number"
+    FLOATING = "float or double"
+    DECIMAL = "number, as decimal"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    ALIKE = "values of a common type"
+    ALIKE_STRICT = "values of a common type, text only with text"
+    CONSTANT_TEXT = "constant text"
+    CONSTANT_WHOLE = "constant whole number"
+
+    @property
+    def is_constant(self) -> bool:
+        return self in (Kind.CONSTANT_TEXT, Kind.CONSTANT_WHOLE)
+
+
+Kernel: TypeAlias = Callable[[Sequence[Any], pa.DataType], Any]
+ResultType: TypeAlias = Callable[[Sequence[Node]], pa.DataType]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """`reads` names the parser's arguments in the order of `kinds`; one in the plural holds any number of values."""
+
+    name: str
+    kinds: tuple[Kind, ...]
+    result: ResultType
+    kernel: Kernel
+    about: str
+    node: str | None = None
+    reads: tuple[str, ...] = ("this",)
+    required: int = 1
+    also: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Arguments of the parser that are an error when set."""
+    fixed: Mapping[str, frozenset[object]] = field(default_factory=dict)
+    """Arguments that the parser sets by itself, and the values under which the function means what is said here."""
+
+    @property
+    def variadic(self) -> bool:
+        return self.reads[-1] == "expressions"
+
+    def kind(self, position: int) -> Kind:
+        """What the argument at a position must be."""
+        return self.kinds[min(position, len(self.kinds) - 1)]
+
+
+def _always(data_type: pa.DataType) -> ResultType:
+    return lambda _: data_type
+
+
+def _first(args: Sequence[Node]) -> pa.DataType:
+    return args[0].type
+
+
+def _plain(function: Callable[..., Any]) -> Kernel:
+    return lambda values, _: function(*values)
+
+
+def _digits(args: Sequence[Node]) -> int:
+    last = args[1] if len(args) > 1 else None
+    return int(last.value) if isinstance(last, Literal) else 0
+
+
+def _round(values: Sequence[Any], target: pa.DataType) -> Any:
+    return rounded(values[0], values[1] if len(values) > 1 else 0, target)
+
+
+def _part(name: str, kind: Kind, function: Callable[[Any], Any]) -> Function:
+    about = f"the {name} of a {kind.value}" + (", in UTC" if kind is Kind.TIMESTAMP else "")
+    return Function(name, (kind,), _always(INT), _plain(text.part_of(function)), about, name.capitalize())
+
+
+def _text_test(
+    name: str, node: str, function: Callable[..., Any], about: str, refused: tuple[str, ...] = ()
+) -> Function:
+    kinds = (Kind.TEXT, Kind.CONSTANT_TEXT)
+    reads = ("this", "expression")
+    return Function(name, kinds, _always(BOOLEAN), _plain(function), about, node, reads, 2, refused=refused)
+
+
+def _ceiling(name: str, up: bool, also: tuple[str, ...] = ()) -> tuple[Function, Function]:
+    """One digit argument changes the type in which the function works, so that there are two."""
+    way = "up" if up else "down"
+    whole = Function(
+        name,
+        (Kind.NUMBER,),
+        lambda args: whole_type(args[0].type),
+        lambda values, target: to_whole(values[0], up, target),
+        f"the next whole number {way}: bigint, of decimals a decimal; NaN gives 0",
+        name.capitalize(),
+        also=also,
+        refused=("decimals", "to"),
+    )
+    digits = Function(
+        f"{name} with digits",
+        (Kind.DECIMAL, Kind.CONSTANT_WHOLE),
+        lambda args: rounded_type(args[0].type, _digits(args)),
+        lambda values, target: to_digits(values[0], up, values[1], target),
+        f"the next number {way} with so many digits behind the point: a decimal",
+        None,
+        ("this", "decimals"),
+        2,
+        refused=("to",),
+    )
+    return whole, digits
+
+
+_ALL = (
+    Function("abs", (Kind.NUMBER,), _first, _plain(absolute), "the value without its sign", "Abs"),
+    *_ceiling("ceil", True, ("ceiling",)),
+    *_ceiling("floor", False),
+    Function(
+        "coalesce",
+        (Kind.ALIKE,),
+        _first,
+        lambda values, _: pc.coalesce(*values),
+        "the first value that is not null; later ones are evaluated only for rows that need them",
+        "Coalesce",
+        ("this", "expressions"),
+        also=("nvl", "ifnull"),
+        refused=("is_null",),
+        fixed={"is_nvl": frozenset({True, False})},
+    ),
+    Function(
+        "concat",
+        (Kind.TEXT_OR_BINARY,),
+        _first,
+        lambda values, _: text.concat(values),
+        "one after the other, also written ||; null when one is null",
+        "Concat",
+        ("expressions",),
+        fixed={"safe": frozenset({True, False}), "coalesce": frozenset({False})},
+    ),
+    _text_test("contains", "Contains", pc.match_substring, "whether it occurs in the text", ("json_scope",)),
+    _part("day", Kind.DATE, pc.day),
+    Function("dayofmonth", (Kind.DATE,), _always(INT), _plain(text.part_of(pc.day)), "the same as day", "DayOfMonth"),
+    _text_test("endswith", "EndsWith", pc.ends_with, "whether the text ends so"),
+    Function(
+        "greatest",
+        (Kind.ALIKE_STRICT,),
+        _first,
+        lambda values, _: extreme(">", values),
+        "the greatest value that is not null; NaN is above all numbers",
+        "Greatest",
+        ("this", "expressions"),
+        2,
+        fixed={"ignore_nulls": frozenset({True})},
+    ),
+    _part("hour", Kind.TIMESTAMP, pc.hour),
+    Function(
+        "isnan",
+        (Kind.FLOATING,),
+        _always(BOOLEAN),
+        lambda v, _: pc.fill_null(pc.is_nan(v[0]), False),
+        "whether it is NaN; false for null",
+        "IsNan",
+    ),
+    Function(
+        "least",
+        (Kind.ALIKE_STRICT,),
+        _first,
+        lambda values, _: extreme("<", values),
+        "the least value that is not null",
+        "Least",
+        ("this", "expressions"),
+        2,
+        fixed={"ignore_nulls": frozenset({True})},
+    ),
+    Function(
+        "length",
+        (Kind.TEXT_OR_BINARY,),
+        _always(INT),
+        _plain(text.length),
+        "characters of a text, bytes of a binary value",
+        "Length",
+        also=("char_length", "character_length", "len"),
+        refused=("binary", "encoding"),
+    ),
+    Function("lower", (Kind.TEXT,), _always(TEXT), _plain(text.lower), "in small letters", "Lower", also=("lcase",)),
+    Function("ltrim", (Kind.TEXT,), _always(TEXT), lambda v, _: pc.utf8_ltrim(v[0], " "), "without spaces in front"),
+    _part("minute", Kind.TIMESTAMP, pc.minute),
+    _part("month", Kind.DATE, pc.month),
+    Function("negative", (Kind.NUMBER,), _first, _plain(negative), "written -x", "Neg"),
+    Function(
+        "round",
+        (Kind.NUMBER, Kind.CONSTANT_WHOLE),
+        lambda args: rounded_type(args[0].type, _digits(args)),
+        _round,
+        "to so many digits behind the point (none; before it when negative), halves away from zero",
+        "Round",
+        ("this", "decimals"),
+        refused=("truncate", "casts_non_integer_decimals"),
+    ),
+    Function("rtrim", (Kind.TEXT,), _always(TEXT), lambda v, _: pc.utf8_rtrim(v[0], " "), "without spaces behind"),
+    _part("second", Kind.TIMESTAMP, pc.second),
+    _text_test("startswith", "StartsWith", pc.starts_with, "whether the text begins so"),
+    Function(
+        "substring",
+        (Kind.TEXT, Kind.CONSTANT_WHOLE, Kind.CONSTANT_WHOLE),
+        _always(TEXT),
+        _plain(text.substring),
+        "from a position (1 is the first, negative ones count from the end), so many characters or all",
+        "Substring",
+        ("this", "start", "length"),
+        2,
+        also=("substr",),
+        refused=("zero_start",),
+    ),
+    Function("trim", (Kind.TEXT,), _always(TEXT), lambda v, _: pc.utf8_trim(v[0], " "), "without spaces on both sides"),
+    Function("upper", (Kind.TEXT,), _always(TEXT), _plain(text.upper), "in capitals", "Upper", also=("ucase",)),
+    _part("year", Kind.DATE, pc.year),
+)
+FUNCTIONS: Mapping[str, Function] = {function.name: function for function in _ALL}
+BY_NODE: Mapping[str, Function] = {function.node: function for function in _ALL if function.node is not None}
+BY_NAME: Mapping[str, Function] = {
+    name: function for function in _ALL for name in (function.name, *function.also) if name != "negative"
 }
-_TYPES: Mapping[str, pa.DataType] = {
-    "BOOLEAN": pa.bool_(),
-    "TINYINT": pa.int8(),
-    "SMALLINT": pa.int16(),
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "FLOAT": pa.float32(),
-    "DOUBLE": pa.float64(),
-    "TEXT": pa.string(),
-    "VARCHAR": pa.string(),
-    "BINARY": pa.binary(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us", "UTC"),
-    "TIMESTAMPTZ": pa.timestamp("us", "UTC"),
-    "TIMESTAMPNTZ": pa.timestamp("us"),
-}
-
-
-class Binder(Protocol):
-    """What a handler may ask of the walk over the tree."""
-
-    def node(self, tree: Any) -> Node: ...
-    def text_node(self, tree: Any) -> Node: ...
-    def boolean(self, tree: Any) -> Node: ...
-    def pair(self, left_tree: Any, right_tree: Any) -> tuple[Node, Node]: ...
-    def alike(self, trees: list[Any]) -> list[Node]: ...
-    def string(self, tree: Any) -> str: ...
-    def whole(self, tree: Any) -> Literal: ...
-    def coerce(self, literal: Literal, target: pa.DataType, tree: Any) -> Literal: ...
-    def type_of(self, node: Node, tree: Any) -> pa.DataType: ...
-    def refuse(self, tree: Any, what: str, hint: str | None = None) -> InvalidRequest: ...
-
-
-def _call(binder: Binder, name: str, tree: Any) -> Node:
-    args = [tree.this, *([tree.expression] if tree.args.get("expression") is not None else [])]
-    nodes = [binder.node(arg) for arg in args]
-    if name == "negative" and isinstance(nodes[0], Literal) and isinstance(nodes[0].value, (int, float)):
-        return (
-            literals.of_number(f"-{tree.this.this}") if isinstance(tree.this, exp.Literal) else Call(name, (nodes[0],))
-        )
-    if name == "negative" and isinstance(tree.this, exp.Literal) and not tree.this.is_string:
-        return literals.of_number(f"-{tree.this.this}")
-    if name in CONSTANT_ARGUMENTS:
-        binder.string(args[1])
-    return Call(name, tuple(nodes))
-
-
-def _on_tsordstodate(binder: Binder, tree: exp.TsOrDsToDate) -> Node:
-    node = binder.node(tree.this)
-    if isinstance(tree.parent, (exp.Year, exp.Month, exp.Day, exp.DayOfMonth)):
-        return node if not _is_text(binder, node, tree) else Cast(node, pa.date32())
-    return Cast(node, pa.date32())
-
-
-def _is_text(binder: Binder, node: Node, tree: Any) -> bool:
-    return bool(pa.types.is_string(binder.type_of(node, tree)))
-
-
-def _on_substring(binder: Binder, tree: exp.Substring) -> Node:
-    bounds = [part for part in (tree.args.get("start"), tree.args.get("length")) if part is not None]
-    return Call("substring", (binder.text_node(tree.this), *[binder.whole(part) for part in bounds]))
-
-
-def _on_round(binder: Binder, tree: exp.Round) -> Node:
-    decimals = tree.args.get("decimals")
-    return Call("round", (binder.node(tree.this), *([binder.whole(decimals)] if decimals is not None else [])))
-
-
-def _on_trim(binder: Binder, tree: exp.Trim) -> Node:
-    if tree.args.get("position") or tree.args.get("expression"):
-        raise binder.refuse(tree, "only the plain trim(text) is supported")
-    return Call("trim", (binder.text_node(tree.this),))
-
-
-def _on_concat(binder: Binder, tree: exp.Concat) -> Node:
-    return Call("concat", tuple(binder.node(arg) for arg in tree.expressions))
-
-
-def _on_dpipe(binder: Binder, tree: exp.DPipe) -> Node:
-    return Call("concat", (binder.node(tree.this), binder.node(tree.expression)))
-
-
-def _on_coalesce(binder: Binder, tree: exp.Coalesce) -> Node:
-    return Call("coalesce", tuple(binder.alike([tree.this, *tree.expressions])))
-
-
-def _on_greatest(binder: Binder, tree: exp.Greatest) -> Node:
-    return Call("greatest", tuple(binder.alike([tree.this, *tree.expressions])))
-
-
-def _on_least(binder: Binder, tree: exp.Least) -> Node:
-    return Call("least", tuple(binder.alike([tree.this, *tree.expressions])))
-
-
-def _on_nullif(binder: Binder, tree: exp.Nullif) -> Node:
-    left, right = binder.pair(tree.this, tree.expression)
-    return Call("if", (Compare("=", left, right), Literal(None, binder.type_of(left, tree)), left))
-
-
-def _on_if(binder: Binder, tree: exp.If) -> Node:
-    then, otherwise = binder.alike([tree.args["true"], tree.args.get("false") or exp.Null()])
-    return Call("if", (binder.boolean(tree.this), then, otherwise))
-
-
-def _on_case(binder: Binder, tree: exp.Case) -> Node:
-    branches = tree.args["ifs"]
-    values = binder.alike([*[branch.args["true"] for branch in branches], tree.args.get("default") or exp.Null()])
-    out = values[-1]
-    for branch, value in zip(reversed(branches), reversed(values[:-1]), strict=True):
-        test = branch.this if tree.this is None else exp.EQ(this=tree.this.copy(), expression=branch.this)
-        out = Call("if", (binder.boolean(test), value, out))
-    return out
-
-
-def _on_cast(binder: Binder, tree: exp.Cast) -> Node:
-    node = binder.node(tree.this)
-    target = _named_type(binder, tree.to)
-    if isinstance(node, Literal):
-        return _cast_constant(binder, node, target, tree)
-    source = binder.type_of(node, tree.this)
-    if pa.types.is_string(target) and (pa.types.is_floating(source) or pa.types.is_timestamp(source)):
-        raise binder.refuse(tree, f"a cast of {source} to text differs between engines and is not supported")
-    return Cast(node, target)
-
-
-def _cast_constant(binder: Binder, node: Literal, target: pa.DataType, tree: Any) -> Literal:
-    if pa.types.is_string(target) and node.value is not None:
-        return Literal(str(node.value), target)
-    coerced = binder.coerce(node, target, tree)
-    try:
-        return Literal(pa.scalar(coerced.value, target).as_py(), target)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise binder.refuse(tree, f"{coerced.value!r} does not fit into {target}") from error
-
-
-def _named_type(binder: Binder, tree: exp.DataType) -> pa.DataType:
-    name = tree.this.name if hasattr(tree.this, "name") else str(tree.this)
-    if name == "DECIMAL":
-        numbers = [int(param.this.this) for param in tree.expressions]
-        precision, scale = (*numbers, *(10, 0)[len(numbers) :])
-        if 1 <= precision <= 38 and 0 <= scale <= precision:
-            return pa.decimal128(precision, scale)
-    if name in _TYPES:
-        return _TYPES[name]
-    raise binder.refuse(tree, f"the type {tree.sql(dialect='spark')} is not supported in a cast")
-
-
-def _simple(name: str) -> Callable[[Binder, Any], Node]:
-    return lambda binder, tree: _call(binder, name, tree)
-
-
-FUNCTION_HANDLERS: Mapping[type[exp.Expression], Callable[[Binder, Any], Node]] = {
-    **{kind: _simple(name) for kind, name in _CALLS.items()},
-    exp.Case: _on_case,
-    exp.Cast: _on_cast,
-    exp.Coalesce: _on_coalesce,
-    exp.Concat: _on_concat,
-    exp.DPipe: _on_dpipe,
-    exp.Greatest: _on_greatest,
-    exp.If: _on_if,
-    exp.Least: _on_least,
-    exp.Nullif: _on_nullif,
-    exp.Round: _on_round,
-    exp.Substring: _on_substring,
-    exp.Trim: _on_trim,
-    exp.TsOrDsToDate: _on_tsordstodate,
-    exp.TryCast: _on_cast,
-}
-_OTHERS = "case cast coalesce concat greatest if least nullif round substring to_date trim"
-KNOWN_FUNCTIONS = ", ".join(sorted({*_CALLS.values(), *_OTHERS.split()} - {"negative"}))
