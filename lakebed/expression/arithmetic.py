@@ -47,7 +47,8 @@ def calculate(op: str, left: Any, right: Any, target: pa.DataType) -> Any:
         return pc.divide(left, right)
     divisor = np.where(present, _numbers(right), 1)
     if is_floating(left.type):
-        found = np.fmod(_numbers(left), divisor.astype(_numbers(left).dtype))
+        with np.errstate(invalid="ignore"):
+            found = np.fmod(_numbers(left), divisor.astype(_numbers(left).dtype))
         return pa.array(found, target, mask=~present)
     return _whole_quotient(op, _numbers(left), divisor, present, target)
 

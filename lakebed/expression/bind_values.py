@@ -11,8 +11,9 @@ from sqlglot import exp
 from lakebed.expression import literals
 from lakebed.expression.bind_conditions import Walk
 from lakebed.expression.functions import BY_NAME, BY_NODE, FUNCTIONS, Function, Kind
+from lakebed.expression.parser import TYPED_NUMBER
 from lakebed.expression.rounding import fraction_type
-from lakebed.expression.tree import Arithmetic, Call, Case, Compare, Field, Literal, Node
+from lakebed.expression.tree import Arithmetic, Call, Case, Compare, Field, IsNull, Literal, Node, Not
 from lakebed.expression.types import (
     BIGINT,
     BINARY,
@@ -41,6 +42,9 @@ from lakebed.expression.types import (
 )
 from lakebed.model.schema_change import did_you_mean
 
+_BIGINT_DIGITS = 18
+_SURE_DIGITS = 34
+"""Beyond, Spark rounds a decimal when it changes its sign."""
 _TYPES: Mapping[str, pa.DataType] = {
     "BOOLEAN": BOOLEAN,
     "TINYINT": TINYINT,
@@ -98,7 +102,7 @@ def _literal(walk: Walk, tree: Any) -> Node:
 
 def _number(walk: Walk, tree: Any, text: str) -> Literal:
     try:
-        return literals.of_number(text)
+        return literals.of_typed_number(text) if text[-1:].isalpha() else literals.of_number(text)
     except (ValueError, ArithmeticError) as error:
         raise walk.refuse(tree, str(error) or f"{text} is not a number") from error
 
@@ -127,6 +131,14 @@ def _operation(walk: Walk, op: str, tree: Any) -> Node:
         elif node.type != NULL and not is_number(node.type):
             raise walk.refuse(side, f"{side.sql(dialect='spark')!r} is {sql_name(node.type)}, not a number", "Cast it.")
     left, right = _of_kind(walk, op, nodes, trees, tree)
+    if (
+        op == "div"
+        and is_decimal(left.type)
+        and left.type.precision - left.type.scale + right.type.scale > _BIGINT_DIGITS
+    ):
+        raise walk.refuse(
+            tree, "div of so many digits may exceed a bigint, which Spark does not notice", "Write floor(a / b)."
+        )
     return walk.fold(Arithmetic(op, left, right, _result(op, left.type, right.type)), tree)
 
 
@@ -134,7 +146,7 @@ def _of_kind(walk: Walk, op: str, nodes: Sequence[Node], trees: Sequence[Any], t
     """Both operands in the kind of number in which the operation works."""
     types = [node.type for node in nodes]
     target = common_type(types) or NULL
-    if is_decimal(target):
+    if is_decimal(target) and not (op == "/" and NULL in types):
         return [_as_decimal(walk, node, side, target) for node, side in zip(nodes, trees, strict=True)]
     if target == NULL:
         target = DOUBLE if op != "div" else BIGINT
@@ -151,7 +163,7 @@ def _as_decimal(walk: Walk, node: Node, tree: Any, common: pa.DataType) -> Node:
     """A decimal in its own digits; a whole number that stands in the text has only the digits it shows."""
     if node.type == NULL:
         return walk.cast(node, common, tree)
-    if isinstance(node, Literal) and is_whole(node.type) and _is_written(tree):
+    if isinstance(node, Literal) and is_whole(node.type) and node.type != TINYINT and _is_written(tree):
         return walk.cast(node, pa.decimal128(len(str(abs(node.value))), 0), tree)
     return walk.cast(node, decimal_of(node.type), tree)
 
@@ -159,7 +171,11 @@ def _as_decimal(walk: Walk, node: Node, tree: Any, common: pa.DataType) -> Node:
 def _is_written(tree: Any) -> bool:
     while isinstance(tree, exp.Paren | exp.Neg):
         tree = tree.this
-    return isinstance(tree, exp.Literal)
+    return isinstance(tree, exp.Literal) or _is_typed_number(tree)
+
+
+def _is_typed_number(tree: Any) -> bool:
+    return isinstance(tree, exp.Anonymous) and tree.this == TYPED_NUMBER
 
 
 def _result(op: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
@@ -169,9 +185,12 @@ def _result(op: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def _negative(walk: Walk, tree: Any) -> Node:
+    """A minus before a number belongs to it: the least number of a type has no opposite."""
+    walk.check(tree.this)
     if isinstance(tree.this, exp.Literal) and not tree.this.is_string:
-        walk.check(tree.this)
         return _number(walk, tree, f"-{tree.this.this}")
+    if _is_typed_number(tree.this):
+        return _number(walk, tree, f"-{tree.this.expressions[0].this}")
     return _call(walk, FUNCTIONS["negative"], [tree.this], tree)
 
 
@@ -188,13 +207,17 @@ def _case(walk: Walk, tree: Any) -> Node:
     for branch in branches:
         walk.check(branch)
     values = walk.alike([*[branch.args["true"] for branch in branches], tree.args.get("default") or exp.Null()])
-    tests = [
-        walk.condition(branch.this)
-        if tree.this is None
-        else walk.node(exp.EQ(this=exp.Paren(this=tree.this.copy()), expression=exp.Paren(this=branch.this.copy())))
-        for branch in branches
-    ]
+    tests = [_test(walk, tree.this, branch.this) for branch in branches]
     return walk.fold(Case(tuple(zip(tests, values[:-1], strict=True)), values[-1], values[-1].type), tree)
+
+
+def _test(walk: Walk, value: Any, wanted: Any) -> Node:
+    """The condition of a branch: as it is written, or that the value of the CASE equals what is written."""
+    if value is not None:
+        return walk.node(exp.EQ(this=exp.Paren(this=value.copy()), expression=exp.Paren(this=wanted.copy())))
+    if walk.node(wanted).type == NULL:
+        raise walk.refuse(wanted, "WHEN takes a condition, not NULL")
+    return walk.condition(wanted)
 
 
 def _nullif(walk: Walk, tree: Any) -> Node:
@@ -263,6 +286,11 @@ def _by_node(walk: Walk, tree: Any) -> Node:
 
 
 def _by_name(walk: Walk, tree: Any) -> Node:
+    if _is_typed_number(tree):
+        return _number(walk, tree, str(tree.expressions[0].this))
+    if str(tree.this).lower() in ("isnull", "isnotnull") and len(tree.expressions) == 1:
+        test = walk.fold(IsNull(walk.node(tree.expressions[0])), tree)
+        return test if str(tree.this).lower() == "isnull" else walk.fold(Not(test), tree)
     function = BY_NAME.get(str(tree.this).lower())
     if function is None:
         known = ", ".join(sorted({name for name in BY_NAME if " " not in name}))
@@ -284,6 +312,8 @@ def _call(walk: Walk, function: Function, given: list[Any], tree: Any) -> Node:
         nodes = [_argument(walk, function.kind(at), arg) for at, arg in enumerate(given)]
     if any(function.kind(at).is_constant and isinstance(n, Literal) and n.value is None for at, n in enumerate(nodes)):
         return Literal(None, function.result([*nodes[:1]]))
+    if function.name in ("abs", "negative") and is_decimal(nodes[0].type) and nodes[0].type.precision > _SURE_DIGITS:
+        raise walk.refuse(tree, f"Spark rounds {function.name} of more than {_SURE_DIGITS} digits", "Write 0 - x.")
     return walk.fold(Call(function.name, tuple(nodes), function.result(nodes)), tree)
 
 
@@ -302,7 +332,7 @@ def _argument(walk: Walk, kind: Kind, tree: Any) -> Node:
         target = DATE if kind is Kind.DATE else TIMESTAMP if node.type != TIMESTAMP_NTZ else TIMESTAMP_NTZ
         return walk.cast(node, target, tree)
     if node.type in (TEXT, NULL):
-        node = walk.cast(node, DOUBLE, tree)
+        node = walk.cast(node, pa.decimal128(38, 18) if kind is Kind.DECIMAL and node.type == NULL else DOUBLE, tree)
     if not is_number(node.type):
         raise walk.refuse(tree, f"{tree.sql(dialect='spark')!r} is {sql_name(node.type)}, not a number")
     if kind is Kind.FLOATING:

@@ -22,7 +22,7 @@ from lakebed.expression.constants import folded, unwrapped
 from lakebed.expression.failures import RowFailure
 from lakebed.expression.functions import BY_NAME
 from lakebed.expression.grouping import misplaced
-from lakebed.expression.parser import WHERE, parse
+from lakebed.expression.parser import Parsed, parse
 from lakebed.expression.tree import Cast, Compare, Field, In, Literal, Node
 from lakebed.expression.types import BOOLEAN, NULL, TEXT, common_type, sql_name, sql_type_of, text_partner
 
@@ -34,7 +34,8 @@ KNOWN_FUNCTIONS = ", ".join(sorted({name for name in BY_NAME if " " not in name}
 def bind(text: str, schema: pa.Schema) -> Node:
     """The bound tree of an SQL expression."""
     try:
-        return Binder(text, schema).node(parse(text))
+        parsed = parse(text)
+        return Binder(parsed, schema).node(parsed.tree)
     except RecursionError as error:
         raise InvalidRequest(f"the expression is nested too deeply ({len(text)} characters)") from error
 
@@ -42,8 +43,8 @@ def bind(text: str, schema: pa.Schema) -> Node:
 class Binder:
     """One walk over a parser's tree."""
 
-    def __init__(self, text: str, schema: pa.Schema) -> None:
-        self._text = text
+    def __init__(self, parsed: Parsed, schema: pa.Schema) -> None:
+        self._parsed = parsed
         self.schema = schema
 
     def node(self, tree: Any) -> Node:
@@ -154,9 +155,9 @@ class Binder:
     # ------------------------------------------------------------------ refusals
     def refuse(self, tree: Any, what: str, hint: str | None = None) -> InvalidRequest:
         """An error that says where in the text."""
-        starts = [node.meta["start"] for node in tree.walk() if "start" in node.meta]
-        position = f" at character {min(starts) - len(WHERE) + 1}" if starts else ""
-        return InvalidRequest(f"in {self._text!r}{position}: {what}", hint=hint)
+        place = self._parsed.position(tree)
+        position = "" if place is None else f" at character {place}"
+        return InvalidRequest(f"in {self._parsed.text!r}{position}: {what}", hint=hint)
 
 
 def written(tree: Any) -> str:

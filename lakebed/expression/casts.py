@@ -5,7 +5,7 @@
     whole            0, 1     checked   cut, checked       cut         digits                  seconds
     float/double     0, 1     nearest   nearest            nearest     number                  seconds
     decimal          0, 1     checked   as Java prints it  half up     number                  seconds
-    text             word     digits    as Java prints it  plain       -        UTF-8   ISO    ISO, UTC    ISO
+    text             word     digits    as Java prints it  plain       -                ISO    ISO, UTC    ISO
     binary                                                             UTF-8    -
     date                                                               ISO              -      day in UTC  day
     timestamp                 seconds   seconds            seconds     ISO              0:00   -           UTC
@@ -50,6 +50,8 @@ from lakebed.expression.types import (
 from lakebed.model.java_text import java_floats
 
 _MICROS = 1_000_000
+_SECONDS_DIGITS = 12
+"""Whole digits of a decimal that counts seconds; beyond, Spark overflows unnoticed."""
 _USE_TRY_CAST = "Use try_cast, which gives null."
 
 
@@ -60,11 +62,12 @@ def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
     number = is_number(source) or source == BOOLEAN
     if target in (TIMESTAMP, BOOLEAN):
         other = {TIMESTAMP: (DATE, TIMESTAMP_NTZ), BOOLEAN: ()}[target]
-        return source == TEXT or source in other or is_number(source)
+        too_long = target == TIMESTAMP and is_decimal(source) and source.precision - source.scale > _SECONDS_DIGITS
+        return source == TEXT or source in other or (is_number(source) and not too_long)
     if is_number(target):
         return number or source in (TEXT, TIMESTAMP)
     if target == TEXT:
-        return number or source in (BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ)
+        return number or source in (DATE, TIMESTAMP, TIMESTAMP_NTZ)
     if target in (DATE, TIMESTAMP_NTZ):
         return source in {TEXT, DATE, TIMESTAMP, TIMESTAMP_NTZ}
     return source == TEXT and target in (BINARY, TIME)
@@ -87,7 +90,7 @@ def _kernel(source: pa.DataType, target: pa.DataType) -> Callable[[Any, pa.DataT
     if source == TEXT:
         return text_casts.parse if target != BINARY else _plain
     if target == TEXT:
-        return lambda array, _, lenient: text_casts.write(array, lenient)
+        return lambda array, *_: text_casts.write(array)
     if target == BOOLEAN:
         return _to_boolean
     if target == TIMESTAMP and is_number(source):
@@ -213,8 +216,17 @@ def _timestamp_to_number(array: Any, target: pa.DataType, lenient: bool) -> pa.A
     if is_whole(target):
         seconds = np.floor_divide(np.asarray(micros.fill_null(0)), _MICROS)
         return _fitted(seconds, array, target, lenient)
+    if is_decimal(target):
+        return cast(_decimal_of_micros(micros), target, lenient)
     seconds = pc.divide(micros.cast(DOUBLE, safe=False), pa.scalar(float(_MICROS)))
     return cast(seconds, target, lenient)
+
+
+def _decimal_of_micros(micros: Any) -> pa.Array:
+    """Seconds with six digits behind the point."""
+    numbers = np.asarray(micros.fill_null(0)) if micros.null_count else np.asarray(micros)
+    found, _ = to_decimal(numbers.astype(object), valid(micros), pa.decimal128(19, 6))
+    return found
 
 
 def _seconds_to_timestamp(array: Any, _: pa.DataType, lenient: bool) -> pa.Array:

@@ -242,6 +242,4 @@ _ALL = (
 )
 FUNCTIONS: Mapping[str, Function] = {function.name: function for function in _ALL}
 BY_NODE: Mapping[str, Function] = {function.node: function for function in _ALL if function.node is not None}
-BY_NAME: Mapping[str, Function] = {
-    name: function for function in _ALL for name in (function.name, *function.also) if name != "negative"
-}
+BY_NAME: Mapping[str, Function] = {name: function for function in _ALL for name in (function.name, *function.also)}

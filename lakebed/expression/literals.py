@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.expression.tree import Literal
-from lakebed.expression.types import BIGINT, DOUBLE, INT, MOST_DIGITS
+from lakebed.expression.types import BIGINT, DOUBLE, FLOAT, INT, MOST_DIGITS, SMALLINT, TINYINT
 
+_TYPED = re.compile(r"(-?[0-9.]+(?:E[+-]?[0-9]{1,4})?)(L|S|Y|D|F|BD)")
 _INT = range(-(1 << 31), 1 << 31)
 _BIGINT = range(-(1 << 63), 1 << 63)
 
@@ -27,6 +29,28 @@ def of_number(text: str) -> Literal:
     if "." not in text and int(number) in _BIGINT:
         return Literal(int(number), INT if int(number) in _INT else BIGINT)
     return Literal(number, decimal_type(number))
+
+
+def of_typed_number(text: str) -> Literal:
+    """A number with its type behind it: 5L, 5S, 5Y, 1.5D, 1.5F, 1.5BD."""
+    found = _TYPED.fullmatch(text.upper())
+    if found is None:
+        raise ValueError(f"{text} is not a number")
+    digits, suffix = found.groups()
+    if suffix == "BD":
+        number = Decimal(digits)
+        plain = Decimal(format(number, "f"))
+        return Literal(plain, decimal_type(plain))
+    if suffix in ("D", "F"):
+        value = pa.array([digits]).cast(DOUBLE if suffix == "D" else FLOAT)[0].as_py()
+        if not math.isfinite(value):
+            raise ValueError(f"{text} is beyond the range of its type")
+        return Literal(value, DOUBLE if suffix == "D" else FLOAT)
+    kind = {"L": BIGINT, "S": SMALLINT, "Y": TINYINT}[suffix]
+    bound = 1 << (kind.bit_width - 1)
+    if not digits.lstrip("-").isdigit() or not -bound <= int(digits) < bound:
+        raise ValueError(f"{text} is beyond the range of its type")
+    return Literal(int(digits), kind)
 
 
 def decimal_type(value: Decimal) -> pa.DataType:

@@ -106,6 +106,8 @@ def to_whole(array: Any, up: bool, target: pa.DataType) -> Any:
     if is_whole(array.type):
         return array.cast(BIGINT)
     whole = pc.ceil(array) if up else pc.floor(array)
+    if pc.any(pc.greater_equal(whole, pa.scalar(2.0**63, whole.type))).as_py():
+        raise RowFailure(f"BIGINT overflow in {'ceil' if up else 'floor'}", "Write round(x) for a double.")
     return cast(pc.if_else(pc.fill_null(pc.is_nan(whole), False), pa.scalar(0, whole.type), whole), BIGINT)
 
 

@@ -36,14 +36,14 @@ def check_like(pattern: str, escape: str) -> str:
     return "".join(out)
 
 
-def substring(text: Any, start: int, length: int | None = None) -> Any:
+def substring(text: Any, start: int, length: int = 2**31 - 1) -> Any:
     """Positions count from 1, 0 is 1 as well, negative ones count from the end and may lie before the beginning."""
-    if length is not None and length <= 0:
+    if length <= 0:
         return pc.utf8_slice_codeunits(text, 0, 0)
     if start >= 0:
         begin = max(start - 1, 0)
-        return pc.utf8_slice_codeunits(text, begin, None if length is None else min(begin + length, 2**31 - 1))
-    if length is None or start + length >= 0:
+        return pc.utf8_slice_codeunits(text, begin, min(begin + length, 2**31 - 1))
+    if start + length >= 0:
         return pc.utf8_slice_codeunits(text, max(start, -(2**31)))
     # The end is counted from the end of the text as well: a start before the beginning uses up length.
     stop = start + length

@@ -5,7 +5,7 @@
     float        [+-]digits with point and exponent, perhaps d or f behind; NaN, inf, infinity with sign
     decimal      [+-]digits with point and exponent
     date         y-m-d, y-m, y; after a space or T, anything
-    timestamp    a date, then h:m:s.fraction or less of it, then Z, UTC or +h:mm; without a zone it is UTC
+    timestamp    a date, then h, h:m or h:m:s.fraction, and after seconds Z, UTC or +h:mm; without a zone it is UTC
 
 Spaces and control characters around a value do not count. Zones by name and times without a date, whose meaning depends
 on the day or on a zone table, are not read. Distinct texts are read once.
@@ -49,10 +49,10 @@ _FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?$"
 _SPECIAL = r"(?i)^([+-]?(inf|infinity)|nan)$"
 _DATE = r"([+-]?[0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(%s)?)?)?"
 _DATE_ONLY = re.compile(_DATE % r"[ T].*", re.DOTALL)
-_TIME = r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{0,9}))?)?)?"
+_TIME = r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{0,9}))?%s)?)?"
 _ZONE = r"(Z|UTC|GMT|(?:UTC|GMT)?[+-](?:[0-9]{1,2}(?::[0-9]{1,2})?|[0-9]{4}))?"
-_TIMESTAMP = re.compile(_DATE % rf"[ T](?:{_TIME}\ ?{_ZONE})?")
-_TIME_ONLY = re.compile(_TIME)
+_TIMESTAMP = re.compile(_DATE % rf"[ T](?:{_TIME % (' ?' + _ZONE)})?")
+_TIME_ONLY = re.compile(_TIME % "")
 _HINT = "Use try_cast, which gives null."
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
 """The days of the years 1 to 9999, whose text is the same everywhere."""
@@ -197,7 +197,7 @@ def _offset(zone: str | None) -> int | None:
 # --- to text ----------------------------------------------------------------------------------------------------------
 
 
-def write(array: Any, lenient: bool) -> pa.Array:
+def write(array: Any) -> pa.Array:
     """A column as text."""
     if is_floating(array.type):
         return java_floats(array)
@@ -205,10 +205,7 @@ def write(array: Any, lenient: bool) -> pa.Array:
         return _plain_decimals(array)
     if array.type in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
         return _iso(array)
-    try:
-        return array.cast(TEXT)
-    except pa.ArrowInvalid as error:
-        raise RowFailure("a binary value is not UTF-8", "Compare it with X'...' instead.") from error
+    return array.cast(TEXT)
 
 
 def _plain_decimals(array: Any) -> pa.Array:
