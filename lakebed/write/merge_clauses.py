@@ -24,6 +24,7 @@ from lakebed.expression.tree import And, Cast, Compare, Field, Node
 from lakebed.model.schema import is_meta_field
 from lakebed.model.schema_change import did_you_mean
 from lakebed.write.assigned import check_assignable
+from lakebed.write.merge_keys import can_meet
 
 TARGET, SOURCE = "t.", "s."
 
@@ -91,6 +92,12 @@ class Meeting:
                 raise InvalidRequest(
                     f"on={on!r} compares {target!r}, which is no key or partition column",
                     hint="Put it into the condition of a clause.",
+                )
+            kind, other = own.field(target).type, source.field(given).type
+            if not can_meet(kind, other):
+                raise InvalidRequest(
+                    f"on={on!r} compares {target!r}, which is {kind}, with {other}: rows cannot be looked up by that",
+                    hint=f"Cast the column {given!r} of the source to {kind} first.",
                 )
             if found.setdefault(target, given) != given:
                 raise InvalidRequest(f"on={on!r} compares {target!r} twice")
