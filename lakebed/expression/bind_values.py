@@ -271,7 +271,8 @@ def _trim(walk: Walk, tree: Any) -> Node:
     position = tree.args.get("position")
     if position not in names:
         raise walk.refuse(tree, f"trim has no position {position!r}")
-    return _call(walk, FUNCTIONS[names[position]], [tree.this], tree)
+    characters = tree.args.get("expression")
+    return _call(walk, FUNCTIONS[names[position]], [tree.this, *([] if characters is None else [characters])], tree)
 
 
 def _by_node(walk: Walk, tree: Any) -> Node:

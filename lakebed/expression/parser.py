@@ -2,7 +2,7 @@ r"""SQL text -> the parser's tree, without what the parser reads otherwise than 
 
 sqlglot reads the text in Spark's dialect. What it changes on the way, depending on its version, is found in the text
 itself. Numbers with a type behind them (5L, 1.5BD), of which it makes casts, are handed over as calls of
-`TYPED_NUMBER`. Escapes in quoted text other than \\ \' \" \n \t \r \b \% \_, a doubled quote and 0x1F are refused.
+`TYPED_NUMBER`. Escapes in quoted text other than \\ \' \n \t \r \b \% \_, a doubled quote and 0x1F are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakebed.errors import InvalidRequest
 TYPED_NUMBER = "__number"
 """`__number('5L')` stands for a number with its type."""
 _WHERE = "WHERE "
-_ODD_ESCAPE = re.compile(r"\\(?:\\|['\"ntrb%_])|(\\.)", re.DOTALL)
+_ODD_ESCAPE = re.compile(r"\\(?:\\|['ntrb%_])|(\\.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
