@@ -146,7 +146,7 @@ def _of_kind(walk: Walk, op: str, nodes: Sequence[Node], trees: Sequence[Any], t
     """Both operands in the kind of number in which the operation works."""
     types = [node.type for node in nodes]
     target = common_type(types) or NULL
-    if is_decimal(target) and not (op == "/" and NULL in types):
+    if is_decimal(target) and not (op == "/" and types[0] == NULL):
         return [_as_decimal(walk, node, side, target) for node, side in zip(nodes, trees, strict=True)]
     if target == NULL:
         target = DOUBLE if op != "div" else BIGINT

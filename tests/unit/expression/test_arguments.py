@@ -110,9 +110,16 @@ def test_quoted_text_is_what_spark_reads(text: str, wanted: str) -> None:
     assert value(text) == wanted
 
 
+@pytest.mark.parametrize("text", ["+a", "1 + +a", "+s", "+NULL", "a BETWEEN +b AND c"])
+def test_a_plus_sign_that_the_parser_drops_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="a plus sign"):
+        parse_expression(text, SCHEMA)
+    assert value("a + +5") == 6
+
+
 @pytest.mark.parametrize("text", [r"'a\qb'", r"'a\"b'", r"'\101'", r"'\u0041'", r"'\0'", "'it''s'", '"a""b"', "0x1F"])
 def test_quoted_text_that_versions_read_differently_is_refused(text: str) -> None:
-    with pytest.raises(InvalidRequest, match="at character 1|at character 5|at character 4"):
+    with pytest.raises(InvalidRequest, match=r"at character [145]"):
         parse_expression(text, SCHEMA)
 
 
@@ -145,7 +152,7 @@ def test_numbers_have_the_type_that_spark_gives_them(text: str, wanted: pa.DataT
 
 @pytest.mark.parametrize("text", ["128Y", "40000S", "9223372036854775808L", "1e400", "1e400D", "1" * 39])
 def test_numbers_beyond_their_type_are_refused(text: str) -> None:
-    with pytest.raises(InvalidRequest, match="range|digits"):
+    with pytest.raises(InvalidRequest, match=r"range|digits"):
         parse_expression(text, SCHEMA)
 
 
