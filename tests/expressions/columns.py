@@ -1,4 +1,4 @@
-"""The columns that expressions speak about, and rows for them: ordinary values beside the ones that engines differ on."""
+"""The columns that expressions speak about, and rows: ordinary values beside the ones that engines differ on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 ROWS = 48
 _NULLS, _ODD = 0.12, 0.5
 _BEYOND = 0.1
-"""Of the row sets, how many have dates and times after the year 9999, which Spark and Arrow hold and Python does not."""
+"""Of the row sets, how many have dates and times after the year 9999: Arrow and Spark hold them, Python does not."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -58,6 +58,15 @@ def arrow_type(sql_type: str) -> pa.DataType:
         precision, scale = sql_type[8:-1].split(",")
         return pa.decimal128(int(precision), int(scale))
     return _PLAIN[sql_type]
+
+
+def sql_type(data_type: pa.DataType) -> str:
+    """The SQL type of an Arrow type."""
+    if pa.types.is_struct(data_type):
+        return f"struct<{', '.join(f'{child.name}: {sql_type(child.type)}' for child in data_type)}>"
+    if pa.types.is_decimal(data_type):
+        return f"decimal({data_type.precision},{data_type.scale})"
+    return next(name for name, known in _PLAIN.items() if known.equals(data_type))
 
 
 COLUMNS: tuple[Column, ...] = (

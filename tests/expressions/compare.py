@@ -77,28 +77,32 @@ def _failing_row(bound: Any, text: str, batch: pa.RecordBatch, answer: Answer, e
 
 def _columns(text: str, batch: pa.RecordBatch, row: int) -> dict[str, str]:
     """The row's values of the columns that the text mentions."""
-    names = [name for name in batch.schema.names if re.search(rf"(?<![\w.']){name}(?![\w'])", text)]
-    return dict(shown(batch, row, names))
+    return dict(shown(batch, row, mentioned(text, batch.schema)))
+
+
+def mentioned(text: str, schema: pa.Schema) -> list[str]:
+    """Columns that the text speaks about."""
+    return [name for name in schema.names if re.search(rf"(?<![\w.']){name}(?![\w'])", text)]
 
 
 def _differing_row(
-    found: pa.Array, expected: pa.Array, rows: pa.RecordBatch, sql_type: str, text: str
+    found: pa.Array, expected: pa.Array, rows: pa.RecordBatch, value_type: str, text: str
 ) -> Verdict | None:
-    wanted = arrow_type(sql_type)
+    wanted = arrow_type(value_type)
     same_type = _plain_type(found.type) == wanted
     if len(found) != len(expected):
         return Verdict("value", f"{len(found)} values for {len(expected)} rows")
     try:
         comparable = found if same_type else found.cast(wanted)
     except pa.ArrowException:
-        return Verdict("type", f"Spark {sql_type}, lakebed {found.type}")
+        return Verdict("type", f"Spark {value_type}, lakebed {found.type}")
     differs = pc.indices_nonzero(pc.not_equal(_bits(comparable), _bits(expected)).fill_null(False)).to_pylist()
     differs += pc.indices_nonzero(pc.xor(comparable.is_valid(), expected.is_valid())).to_pylist()
     if differs:
         row = min(differs)
         detail = f"{_columns(text, rows, row)}: Spark {show(expected[row])}, lakebed {show(found[row])}"
-        return Verdict("value", detail if same_type else f"{detail} (Spark {sql_type}, lakebed {found.type})")
-    return None if same_type else Verdict("type", f"Spark {sql_type}, lakebed {found.type}")
+        return Verdict("value", detail if same_type else f"{detail} (Spark {value_type}, lakebed {found.type})")
+    return None if same_type else Verdict("type", f"Spark {value_type}, lakebed {found.type}")
 
 
 def _silent_row(bound: Any, batch: pa.RecordBatch, answer: Answer, text: str) -> Verdict:

@@ -3,6 +3,7 @@
 python -m tests.expressions --count 100000 --go-on            all disagreements, grouped by their smallest part
 python -m tests.expressions --seed 17 --count 250             one set of rows and expressions again
 python -m tests.expressions --seed 17 --expression 's LIKE 1' one expression over the rows of a seed
+python -m tests.expressions --seed 17 --lake                  the scans and writes on the table of a seed
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from typing import Any
 import pyarrow as pa
 
 from tests.expressions.columns import rows
-from tests.expressions.compare import REFUSED, Verdict, smallest, verdict
-from tests.expressions.grammar import Grammar
+from tests.expressions.compare import AGREED, REFUSED, Verdict, smallest, verdict
+from tests.expressions.grammar import expression
+from tests.expressions.on_tables import check_lake
 from tests.expressions.session import local_spark
 from tests.expressions.spark_oracle import SparkOracle
 from tests.expressions.tree import Tree
 
 CHUNK = 250
 """Expressions per set of rows: what a seed stands for."""
+LAKE_EVERY = 3
+"""Of the seeds, every how many also has conditions at work on a table."""
 _TRACED = 60
 
 
@@ -54,6 +58,8 @@ class Summary:
     expressions: int = 0
     seconds: float = 0.0
     verdicts: Counter[str] = field(default_factory=Counter)
+    uses: Counter[str] = field(default_factory=Counter)
+    """How often conditions were put to each use on a table, and agreed."""
     reasons: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     findings: dict[tuple[str, str], Finding] = field(default_factory=dict)
@@ -62,8 +68,9 @@ class Summary:
     def refused_share(self) -> float:
         return self.verdicts[REFUSED] / max(1, self.expressions)
 
-    def add(self, tree: Tree, part: Tree, found: Verdict, seed: int) -> None:
-        replay = f"python -m tests.expressions --seed {seed} --expression {shlex.quote(part.sql)}"
+    def add(self, tree: Tree, part: Tree, found: Verdict, seed: int, *, lake: bool = False) -> None:
+        how = "--lake" if lake else f"--expression {shlex.quote(part.sql)}"
+        replay = f"python -m tests.expressions --seed {seed} {how}"
         key = (found.name, part.shape)
         if key in self.findings:
             self.findings[key].count += 1
@@ -73,8 +80,8 @@ class Summary:
 
 def trees(seed: int, count: int = CHUNK) -> list[Tree]:
     """The expressions of a seed."""
-    grammar = Grammar(random.Random(f"expressions {seed}"))
-    return [grammar.any() for _ in range(count)]
+    chance = random.Random(f"expressions {seed}")
+    return [expression(chance) for _ in range(count)]
 
 
 def run_chunk(oracle: SparkOracle, seed: int, count: int, summary: Summary) -> None:
@@ -96,6 +103,15 @@ def run_chunk(oracle: SparkOracle, seed: int, count: int, summary: Summary) -> N
             summary.add(tree, *smallest(tree, verdicts), seed)
 
 
+def run_lake(oracle: SparkOracle, seed: int, summary: Summary) -> None:
+    """Conditions on the table of one seed."""
+    for check in check_lake(oracle, seed):
+        summary.expressions += 1
+        summary.uses[f"{check.use} {'agrees' if check.found.name in AGREED else check.found.name}"] += 1
+        if check.found.disagrees:
+            summary.add(check.tree, check.tree, check.found, seed, lake=True)
+
+
 def _trace(oracle: SparkOracle, batch: pa.RecordBatch, wrong: list[Tree], verdicts: dict[str, Verdict]) -> None:
     """Verdicts for every part of what is wrong, so that the smallest can be told."""
     parts = list(dict.fromkeys(part.sql for tree in wrong for part in tree.walk() if not part.leaf))
@@ -113,6 +129,8 @@ def run_for(
     seed = first
     while (count is None or summary.expressions < count) and (seconds is None or time.monotonic() - begun < seconds):
         run_chunk(oracle, seed, CHUNK if count is None else min(CHUNK, count - summary.expressions), summary)
+        if seed % LAKE_EVERY == 0:
+            run_lake(oracle, seed, summary)
         seed += 1
         summary.seconds = time.monotonic() - begun
         if summary.findings and not go_on:
@@ -137,12 +155,14 @@ def report(summary: Summary) -> None:
         f"{summary.expressions} expressions in {summary.seconds:.0f} s ({rate:.0f}/s), seeds from {summary.first_seed}"
     )
     print("  " + ", ".join(f"{count} {name}" for name, count in summary.verdicts.most_common()))
+    print("  " + ", ".join(f"{name} {count}" for name, count in sorted(summary.uses.items())))
     print(f"  refused: {summary.refused_share:.1%}")
     for why, count in summary.reasons.most_common(25):
         print(f"    {count:6} {why}    e.g. {summary.examples[why][:120]!r}")
     for found in sorted(summary.findings.values(), key=lambda finding: -finding.count):
         print(
-            f"{found.count:6} {found.verdict}: {found.shape}\n         {found.part}\n         {found.detail}\n         {found.replay}"
+            *(f"{found.count:6} {found.verdict}: {found.shape}", found.part, found.detail, found.replay),
+            sep="\n         ",
         )
 
 
@@ -153,6 +173,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
         "expressions": summary.expressions,
         "seconds": round(summary.seconds, 1),
         "verdicts": dict(summary.verdicts),
+        "uses": dict(summary.uses),
         "refused_share": round(summary.refused_share, 4),
         "refusals": dict(summary.reasons.most_common()),
         "findings": [vars(found) for found in summary.findings.values()],
@@ -167,6 +188,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="for how long; by default a minute where no count says so")
     parser.add_argument("--go-on", action="store_true", help="list all disagreements instead of stopping at the first")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--lake", action="store_true", help="only the scans and writes on the table of the seed")
     parser.add_argument("--expression", help="only this one, over the rows of the seed")
     args = parser.parse_args()
     first = args.seed if args.seed is not None else time.time_ns() // 1_000_000
@@ -176,7 +198,11 @@ def main() -> int:
         oracle = SparkOracle(spark)
         if args.expression is not None:
             return show_one(oracle, first, args.expression)
-        summary = run_for(oracle, first, count=args.count, seconds=seconds, go_on=args.go_on)
+        if args.lake:
+            summary = Summary(first)
+            run_lake(oracle, first, summary)
+        else:
+            summary = run_for(oracle, first, count=args.count, seconds=seconds, go_on=args.go_on)
     finally:
         spark.stop()
     if args.json:
@@ -184,4 +210,4 @@ def main() -> int:
     else:
         report(summary)
     sys.stdout.flush()
-    return 1 if summary.findings or not summary.expressions else 0
+    return 1 if summary.findings or not summary.expressions + summary.uses.total() else 0

@@ -16,10 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql.classic.dataframe import DataFrame
 
-from tests.expressions.columns import COLUMNS, STRUCT, arrow_type
+from tests.expressions.columns import arrow_type, sql_type
 
 _KEPT_RULES = ("ConvertToLocalRelation",)
 SETTINGS = {
@@ -62,7 +63,6 @@ class SparkOracle:
         self._try_eval = jvm.org.apache.spark.sql.catalyst.expressions.TryEval
         self._column = jvm.org.apache.spark.sql.classic.ExpressionUtils.column
         self._frame: Any = None
-        self._rows = 0
 
     def _rules(self) -> list[str]:
         names: set[str] = set()
@@ -75,10 +75,8 @@ class SparkOracle:
 
     def load(self, batch: pa.RecordBatch) -> None:
         """The rows that expressions are evaluated over from now on."""
-        types = ", ".join(f"{column.name} {column.sql_type}" for column in COLUMNS)
-        struct = ", ".join(f"{child.name}: {child.sql_type}" for child in STRUCT)
-        self._frame = self._spark.createDataFrame(pa.Table.from_batches([batch]), f"{types}, st struct<{struct}>")
-        self._rows = batch.num_rows
+        columns = ", ".join(f"{field.name} {sql_type(field.type)}" for field in batch.schema)
+        self._frame = self._spark.createDataFrame(pa.Table.from_batches([batch]), columns)
 
     def answers(self, texts: Sequence[str]) -> list[Answer]:
         """An answer per expression."""
@@ -86,16 +84,16 @@ class SparkOracle:
         bound: list[tuple[int, str, Any]] = []
         for place, text in enumerate(texts):
             try:
-                sql_type, column = self._bind(text)
-            except (AnalysisException, ParseException) as error:
+                named, column = self._bind(text)
+            except (PySparkException, Py4JJavaError) as error:
                 out[place] = Answer(refused=str(error).strip().partition("\n")[0])
                 continue
             try:
-                arrow_type(sql_type)
+                arrow_type(named)
             except (KeyError, ValueError):
-                out[place] = Answer(refused=f"a value of type {sql_type} is no column's", type=sql_type)
+                out[place] = Answer(refused=f"a value of type {named} is no column's", type=named)
                 continue
-            bound.append((place, sql_type, column))
+            bound.append((place, named, column))
         for place, answer in self._run(bound):
             out[place] = answer
         return [answer if answer is not None else Answer(refused="the oracle failed") for answer in out]
@@ -105,8 +103,8 @@ class SparkOracle:
         plan = self._frame._jdf.select(self._to_seq([column])).queryExecution().analyzed()
         named = plan.projectList().apply(0)
         value = named.child() if named.nodeName() == "Alias" else named
-        sql_type = value.dataType().fields()[0].dataType().sql().lower()
-        return sql_type, self._column(self._try_eval(value))
+        value_type = value.dataType().fields()[0].dataType().sql().lower()
+        return value_type, self._column(self._try_eval(value))
 
     def _run(self, bound: list[tuple[int, str, Any]]) -> list[tuple[int, Answer]]:
         if not bound:
@@ -115,13 +113,13 @@ class SparkOracle:
         try:
             frame = DataFrame(self._frame._jdf.select(self._to_seq(named)), self._spark)
             found = pa.Table.from_batches(frame._collect_as_arrow())
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
             if len(bound) == 1:
                 return [(bound[0][0], Answer(refused=f"the oracle failed: {str(error)[:200]}"))]
             half = len(bound) // 2
             return self._run(bound[:half]) + self._run(bound[half:])
         answers = []
-        for (place, sql_type, _), column in zip(bound, found.columns, strict=True):
+        for (place, value_type, _), column in zip(bound, found.columns, strict=True):
             chunk = pa.concat_arrays(column.chunks)
-            answers.append((place, Answer(type=sql_type, values=chunk.field(0), ok=pc.is_valid(chunk))))
+            answers.append((place, Answer(type=value_type, values=chunk.field(0), ok=pc.is_valid(chunk))))
         return answers
