@@ -83,11 +83,11 @@ class Draw:
         draw = self.chance.random()
         if draw < 0.3:
             return self.constant(kind)
-        if draw < 0.55:
+        if draw < 0.5:
             return self.operand(kind, depth)
-        if draw < 0.65:
+        if draw < 0.58:
             return self.text_of(kind)
-        if draw < 0.67:
+        if draw < 0.6:
             return Tree(kind, "NULL", form="NULL")
         others = NUMBERS if kind in NUMBERS else TIMES if kind in TIMES else (kind,)
         other = self.chance.choice(others)

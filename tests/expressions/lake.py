@@ -48,7 +48,7 @@ class Lake:
     def samples(self) -> dict[str, list[str]]:
         """Constants that rows have."""
         found: dict[str, list[str]] = {}
-        for leaf in dict.fromkeys(self.leaves):
+        for leaf in self.leaves:
             for kind in NUMBERS if leaf.kind in NUMBERS else TIMES if leaf.kind in TIMES else (leaf.kind,):
                 texts = [constant_of(kind, value) for value in self.rows.column(leaf.name)]
                 found.setdefault(kind, []).extend(text for text in texts if text is not None)

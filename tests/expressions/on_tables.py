@@ -18,7 +18,7 @@ from tests.expressions.spark_oracle import Answer, SparkOracle
 from tests.expressions.touched import Check, marked, touched
 from tests.expressions.tree import Tree
 
-SCANS, DELETES, UPDATES = 40, 2, 2
+SCANS, DELETES, UPDATES = 80, 2, 2
 
 
 def check_lake(oracle: SparkOracle, seed: int) -> Iterator[Check]:
