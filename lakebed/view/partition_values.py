@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from lakebed.config.options import TableConfig
-from lakebed.model.predicate import ColumnStats
+from lakebed.expression.predicate import ColumnStats
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _FORMATTING_GENERATORS = frozenset({"TIMESTAMP", "TIMESTAMP_AVRO"})

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from lakebed.config.options import TableConfig
 from lakebed.errors import InvalidRequest
+from lakebed.expression.predicate import Expression
 from lakebed.model.nested_cast import cast_column
-from lakebed.model.predicate import Expression
 from lakebed.model.schema_change import did_you_mean
 
 

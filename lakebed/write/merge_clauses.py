@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from lakebed.config.options import TableConfig
 from lakebed.errors import InvalidRequest
-from lakebed.model.expression import And, Cast, Compare, Field, Node
-from lakebed.model.predicate import Expression, Predicate, parse_expression, parse_predicate
+from lakebed.expression.predicate import Expression, Predicate, parse_expression, parse_predicate
+from lakebed.expression.tree import And, Cast, Compare, Field, Node
 from lakebed.model.schema import is_meta_field
 from lakebed.model.schema_change import did_you_mean
 from lakebed.write.assigned import check_assignable

@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import InvalidRequest, StorageUnavailable
+from lakebed.expression.predicate import Predicate, is_in
+from lakebed.expression.tree import And, Compare, Field, Literal
 from lakebed.merge.key_index import KeyIndex
 from lakebed.merge.vectors import Bools, Ints, bool_array, index_array, index_array_with_nulls, truths
-from lakebed.model.expression import And, Compare, Field, Literal
 from lakebed.model.joined import concat, concat_batches, narrowed
 from lakebed.model.nested_cast import cast_column
-from lakebed.model.predicate import Predicate, is_in
 from lakebed.model.record_key import KeyGenerator, partition_path_array, record_key_array
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 from lakebed.write.assigned import assigned

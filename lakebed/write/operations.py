@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from lakebed.config.options import ReadOptions
 from lakebed.config.write_options import Duplicates, WriteOptions
 from lakebed.errors import InvalidRequest
+from lakebed.expression.predicate import Predicate, is_in, parse_expression
 from lakebed.index.options import refuse_other_index
 from lakebed.merge.table_shape import TableShape
 from lakebed.model.joined import concat
 from lakebed.model.partition_path import PartitionFields
-from lakebed.model.predicate import Predicate, is_in, parse_expression
 from lakebed.model.record_key import key_generator_of, record_key_array
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY, with_meta_fields, without_meta_fields
 from lakebed.read.plan import Query
