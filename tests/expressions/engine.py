@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import LakebedError
-from lakebed.model.predicate import parse_expression
+from lakebed.expression.predicate import parse_expression
 
 __all__ = ["FAILED", "bind"]
 
