@@ -77,6 +77,8 @@ def is_in(d: Draw, depth: int) -> Tree:
     """IN a list, sometimes of several families, with null, or with something that is no constant."""
     kind = d.kind(*KINDS)
     items = [d.constant(kind) for _ in range(d.chance.randint(1, 3))]
+    if kind == "float" and d.happens(0.5):
+        items.append(Tree(kind, d.pick("0", "0.0", "-0.0D", "0D", "CAST('NaN' AS DOUBLE)"), form="<float constant>"))
     draw = d.chance.random()
     if draw < 0.1:
         items.append(Tree(kind, "NULL", form="NULL"))
@@ -120,7 +122,8 @@ def matches(d: Draw, depth: int) -> Tree:
     text, pattern = d.operand("string", depth), Tree("string", quoted(d.pick(*_REGEXES)))
     if d.happens(0.5):
         return Tree("bool", f"{{0}} {d.pick('RLIKE', 'NOT RLIKE', 'REGEXP')} {{1}}", wrapped(text, pattern))
-    return Tree("bool", f"{d.pick('regexp_like', 'rlike')}({{0}}, {{1}})", (text, pattern))
+    flags = ", 'i'" if d.happens(0.04) else ""
+    return Tree("bool", f"{d.pick('regexp_like', 'rlike')}({{0}}, {{1}}{flags})", (text, pattern))
 
 
 def contains(d: Draw, depth: int) -> Tree:

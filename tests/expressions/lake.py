@@ -28,6 +28,7 @@ _PARTITION_TYPES = (
     ("smallint", "int"),
 )
 _PARTITION_TEXTS = ("a", "b", "é", "a b", "5", "2024-01-01", "A", "100%")
+_SORTED = {"int": 2, "float": 2, "decimal": 3, "string": 2, "date": 2, "timestamp": 2, "ntz": 1, "bool": 0.5}
 KEY = Column("k", "string", "string", "key")
 
 
@@ -67,7 +68,7 @@ def constant_of(kind: str, scalar: pa.Scalar) -> str | None:
             case "int":
                 return str(int(value))
             case "decimal":
-                return str(value) if isinstance(value, Decimal) else f"{value}.0" if isinstance(value, int) else None
+                return f"{value:f}" if isinstance(value, Decimal) else f"{value}.0" if isinstance(value, int) else None
             case "float":
                 return f"{float(value)!r}D" if abs(value) < 1e300 else None
             case "string":

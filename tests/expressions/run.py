@@ -21,7 +21,8 @@ from typing import Any
 import pyarrow as pa
 
 from tests.expressions.columns import rows
-from tests.expressions.compare import AGREED, REFUSED, Verdict, smallest, verdict
+from tests.expressions.compare import AGREED, DECLARED, REFUSED, Verdict, smallest, verdict
+from tests.expressions.declared import declared
 from tests.expressions.grammar import expression
 from tests.expressions.on_tables import check_lake
 from tests.expressions.session import local_spark
@@ -94,13 +95,17 @@ def run_chunk(oracle: SparkOracle, seed: int, count: int, summary: Summary) -> N
     _trace(oracle, batch, wrong[:_TRACED], verdicts)
     for tree in drawn:
         summary.expressions += 1
-        found = verdicts[tree.sql]
+        found, part = verdicts[tree.sql], tree
+        if found.disagrees:
+            part, found = smallest(tree, verdicts)
+            why = declared(part, found)
+            found = found if why is None else Verdict(DECLARED, why)
         summary.verdicts[found.name] += 1
-        if found.name == REFUSED:
+        if found.name in (REFUSED, DECLARED):
             summary.reasons[found.detail] += 1
             summary.examples.setdefault(found.detail, tree.sql)
         elif found.disagrees:
-            summary.add(tree, *smallest(tree, verdicts), seed)
+            summary.add(tree, part, found, seed)
 
 
 def run_lake(oracle: SparkOracle, seed: int, summary: Summary) -> None:
@@ -108,7 +113,7 @@ def run_lake(oracle: SparkOracle, seed: int, summary: Summary) -> None:
     for check in check_lake(oracle, seed):
         summary.expressions += 1
         summary.uses[f"{check.use} {'agrees' if check.found.name in AGREED else check.found.name}"] += 1
-        if check.found.disagrees:
+        if check.found.disagrees and declared(check.tree, check.found) is None:
             summary.add(check.tree, check.tree, check.found, seed, lake=True)
 
 
