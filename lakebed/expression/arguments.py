@@ -66,7 +66,7 @@ _NODES: Mapping[str, Arguments] = {
     "ILike": _of("this", "expression", "negate"),
     "RegexpLike": _of("this", "expression", refused=("flag", "full_match")),
     "DPipe": _of("this", "expression", safe=_EITHER),
-    "Trim": _of("this", "position", refused=("expression", "collation")),
+    "Trim": _of("this", "expression", "position", refused=("collation",)),
     "If": _of("this", "true", "false"),
     "Case": _of("this", "ifs", "default"),
     "Cast": _of("this", "to", "safe", refused=_CAST),

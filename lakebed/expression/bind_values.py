@@ -146,7 +146,7 @@ def _of_kind(walk: Walk, op: str, nodes: Sequence[Node], trees: Sequence[Any], t
     """Both operands in the kind of number in which the operation works."""
     types = [node.type for node in nodes]
     target = common_type(types) or NULL
-    if is_decimal(target) and not (op == "/" and NULL in types):
+    if is_decimal(target) and not (op == "/" and types[0] == NULL):
         return [_as_decimal(walk, node, side, target) for node, side in zip(nodes, trees, strict=True)]
     if target == NULL:
         target = DOUBLE if op != "div" else BIGINT
@@ -271,7 +271,8 @@ def _trim(walk: Walk, tree: Any) -> Node:
     position = tree.args.get("position")
     if position not in names:
         raise walk.refuse(tree, f"trim has no position {position!r}")
-    return _call(walk, FUNCTIONS[names[position]], [tree.this], tree)
+    characters = tree.args.get("expression")
+    return _call(walk, FUNCTIONS[names[position]], [tree.this, *([] if characters is None else [characters])], tree)
 
 
 def _by_node(walk: Walk, tree: Any) -> Node:

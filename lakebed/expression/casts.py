@@ -263,6 +263,8 @@ def _has_room_for_a_carry(source: pa.DataType, target: pa.DataType) -> bool:
 
 def keeps_values(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether the cast gives every value back as it was, so that constants may be moved to the other side of it."""
+    if source == target:
+        return True
     if is_whole(source) and is_whole(target):
         return bool(source.bit_width <= target.bit_width)
     if is_decimal(target) and (is_whole(source) or is_decimal(source)):
@@ -274,4 +276,4 @@ def keeps_values(source: pa.DataType, target: pa.DataType) -> bool:
         return target in (TIMESTAMP, TIMESTAMP_NTZ) and source.unit != "ns"
     if pa.types.is_large_string(source):
         return bool(target == TEXT)
-    return bool((source == DATE and target in (TIMESTAMP, TIMESTAMP_NTZ)) or source == target)
+    return bool(source == DATE and target in (TIMESTAMP, TIMESTAMP_NTZ))

@@ -108,6 +108,14 @@ def _text_test(
     return Function(name, kinds, _always(BOOLEAN), _plain(function), about, node, reads, 2, refused=refused)
 
 
+def _trimmed(name: str, function: Callable[..., Any], where: str) -> Function:
+    def kernel(values: Sequence[Any], _: pa.DataType) -> Any:
+        return function(values[0], values[1] if len(values) > 1 else " ")
+
+    about = f"without spaces {where}, or without the characters in `trim(BOTH 'xy' FROM text)`"
+    return Function(name, (Kind.TEXT, Kind.CONSTANT_TEXT), _always(TEXT), kernel, about)
+
+
 def _ceiling(name: str, up: bool, also: tuple[str, ...] = ()) -> tuple[Function, Function]:
     """One digit argument changes the type in which the function works, so that there are two."""
     way = "up" if up else "down"
@@ -207,7 +215,7 @@ _ALL = (
         refused=("binary", "encoding"),
     ),
     Function("lower", (Kind.TEXT,), _always(TEXT), _plain(text.lower), "in small letters", "Lower", also=("lcase",)),
-    Function("ltrim", (Kind.TEXT,), _always(TEXT), lambda v, _: pc.utf8_ltrim(v[0], " "), "without spaces in front"),
+    _trimmed("ltrim", pc.utf8_ltrim, "in front"),
     _part("minute", Kind.TIMESTAMP, pc.minute),
     _part("month", Kind.DATE, pc.month),
     Function("negative", (Kind.NUMBER,), _first, _plain(negative), "written -x", "Neg"),
@@ -221,7 +229,7 @@ _ALL = (
         ("this", "decimals"),
         refused=("truncate", "casts_non_integer_decimals"),
     ),
-    Function("rtrim", (Kind.TEXT,), _always(TEXT), lambda v, _: pc.utf8_rtrim(v[0], " "), "without spaces behind"),
+    _trimmed("rtrim", pc.utf8_rtrim, "behind"),
     _part("second", Kind.TIMESTAMP, pc.second),
     _text_test("startswith", "StartsWith", pc.starts_with, "whether the text begins so"),
     Function(
@@ -236,10 +244,16 @@ _ALL = (
         also=("substr",),
         refused=("zero_start",),
     ),
-    Function("trim", (Kind.TEXT,), _always(TEXT), lambda v, _: pc.utf8_trim(v[0], " "), "without spaces on both sides"),
+    _trimmed("trim", pc.utf8_trim, "on both sides"),
     Function("upper", (Kind.TEXT,), _always(TEXT), _plain(text.upper), "in capitals", "Upper", also=("ucase",)),
     _part("year", Kind.DATE, pc.year),
 )
 FUNCTIONS: Mapping[str, Function] = {function.name: function for function in _ALL}
-BY_NODE: Mapping[str, Function] = {function.node: function for function in _ALL if function.node is not None}
-BY_NAME: Mapping[str, Function] = {name: function for function in _ALL for name in (function.name, *function.also)}
+BY_NODE: Mapping[str, Function] = {
+    **{function.node: function for function in _ALL if function.node is not None},
+    "Negative": FUNCTIONS["negative"],
+}
+BY_NAME: Mapping[str, Function] = {
+    name: function for function in _ALL for name in (function.name, *function.also) if "trim" not in name
+}
+"""trim takes its characters before the text, which the parser turns round; by name it would not."""

@@ -2,7 +2,8 @@ r"""SQL text -> the parser's tree, without what the parser reads otherwise than 
 
 sqlglot reads the text in Spark's dialect. What it changes on the way, depending on its version, is found in the text
 itself. Numbers with a type behind them (5L, 1.5BD), of which it makes casts, are handed over as calls of
-`TYPED_NUMBER`. Escapes in quoted text other than \\ \' \" \n \t \r \b \% \_, a doubled quote and 0x1F are refused.
+`TYPED_NUMBER`. Escapes in quoted text other than \\ \' \n \t \r \b \% \_, a doubled quote, 0x1F and a plus sign before
+anything but a number are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from lakebed.errors import InvalidRequest
 TYPED_NUMBER = "__number"
 """`__number('5L')` stands for a number with its type."""
 _WHERE = "WHERE "
-_ODD_ESCAPE = re.compile(r"\\(?:\\|['\"ntrb%_])|(\\.)", re.DOTALL)
+_BEFORE_A_SIGN = re.compile(
+    "L_PAREN|COMMA|PLUS|DASH|STAR|SLASH|MOD|DIV|DPIPE|EQ|NEQ|LT|LTE|GT|GTE|NULLSAFE_EQ|AND|OR|NOT|BETWEEN|IN|IS|LIKE|ILIKE"
+    "|RLIKE|ESCAPE|FROM|CASE|WHEN|THEN|ELSE|AMP|PIPE|CARET|TILDE"
+)
+"""After these a plus is no addition."""
+_ODD_ESCAPE = re.compile(r"\\(?:\\|['ntrb%_])|(\\.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +66,23 @@ def parse(text: str) -> Parsed:
 
 def _rewritten(text: str) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
     parts, ends, shifts = [_WHERE], [], []
-    copied, last = 0, None
+    copied, last, before = 0, None, "L_PAREN"
     for token in sqlglot.tokenize(text, dialect="spark"):
         kind, source = token.token_type.name, text[token.start : token.end + 1]
         _check(text, token, source, last)
+        if (
+            last is not None
+            and last.token_type.name == "PLUS"
+            and _BEFORE_A_SIGN.fullmatch(before)
+            and kind != "NUMBER"
+        ):
+            raise _refused(text, last.start, "a plus sign is dropped by the parser", "Leave it out.")
         if kind == "DCOLON" and source != "::":  # the type of a number
             parts += [text[copied : token.start], f"{TYPED_NUMBER}('{source}')"]
             copied = token.end + 1
             ends.append(sum(map(len, parts)))
             shifts.append(ends[-1] - len(_WHERE) - copied)
-        last = token
+        before, last = last.token_type.name if last is not None else "L_PAREN", token
     return "".join([*parts, text[copied:]]), tuple(ends), tuple(shifts)
 
 

@@ -56,6 +56,8 @@ def to_sql(node: Node) -> str:
             return f"CASE {whens} ELSE {to_sql(default)} END"
         case Call("negative", (arg,)):
             return f"-{_inner(arg)}" if not isinstance(arg, Literal) else f"-({to_sql(arg)})"
+        case Call(("trim" | "ltrim" | "rtrim") as name, (arg, characters)):
+            return f"trim({_TRIM[name]} {to_sql(characters)} FROM {to_sql(arg)})"
         case Call(name, args):
             return f"{name.partition(' ')[0]}({', '.join(map(to_sql, args))})"
 
@@ -123,6 +125,7 @@ def _is_word(text: str) -> bool:
     return text.isidentifier() and text.isascii() and text.lower() not in _RESERVED
 
 
+_TRIM = {"trim": "BOTH", "ltrim": "LEADING", "rtrim": "TRAILING"}
 _RESERVED = frozenset(
     {"and", "or", "not", "null", "true", "false", "in", "is", "like", "between", "case", "when", "end", "cast", "if"}
 )

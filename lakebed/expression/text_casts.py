@@ -13,6 +13,7 @@ on the day or on a zone table, are not read. Distinct texts are read once.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.expression.decimals import of_digits, to_decimal
-from lakebed.expression.failures import RowFailure, checked
+from lakebed.expression.failures import checked
 from lakebed.expression.types import (
     BIGINT,
     BOOLEAN,
@@ -55,7 +56,7 @@ _TIMESTAMP = re.compile(_DATE % rf"[ T](?:{_TIME % (' ?' + _ZONE)})?")
 _TIME_ONLY = re.compile(_TIME % "")
 _HINT = "Use try_cast, which gives null."
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
-"""The days of the years 1 to 9999, whose text is the same everywhere."""
+"""The days of the years 1 to 9999, which Arrow writes as Spark does."""
 
 
 def parse(array: Any, target: pa.DataType, lenient: bool) -> pa.Array:
@@ -219,9 +220,25 @@ def _plain_decimals(array: Any) -> pa.Array:
 def _iso(array: Any) -> pa.Array:
     days = array.cast(DATE, safe=False).cast(pa.int32())
     outside = pc.any(pc.or_(pc.less(days, _FIRST_DAY), pc.greater(days, _LAST_DAY))).as_py()
-    if outside:
-        raise RowFailure("a date before the year 1 or after 9999 has no text", "Compare it as a date.")
     if array.type == DATE:
-        return array.cast(TEXT)
-    text = array.cast(pa.timestamp("us")).cast(TEXT)  # always six digits after the point
+        return _far_dates(days) if outside else array.cast(TEXT)
+    text = array.cast(TIMESTAMP_NTZ).cast(TEXT)  # always six digits after the point
+    if outside:
+        text = pc.binary_join_element_wise(_far_dates(days), pc.utf8_slice_codeunits(text, -16), "")
     return pc.replace_substring_regex(text, r"\.?0{1,6}$", "") if len(array) else text
+
+
+def _far_dates(days: Any) -> pa.Array:
+    """Years of more than four digits have a sign, and those before the year 0 a minus."""
+    encoded = days.dictionary_encode()
+    texts = [_far_date(day) for day in encoded.dictionary.to_pylist()]
+    return pa.array(texts, TEXT).take(encoded.indices)
+
+
+def _far_date(day: int) -> str:
+    """The calendar repeats every 400 years of 146097 days."""
+    cycles, rest = divmod(day - _FIRST_DAY, 146097)
+    known = dt.date.fromordinal(rest + 1)
+    year = known.year + 400 * cycles
+    sign = "+" if year > 9999 else "-" if year < 0 else ""
+    return f"{sign}{abs(year):04}-{known.month:02}-{known.day:02}"
