@@ -36,8 +36,9 @@ test: setup java ## Unit, golden, property and simulation tests
 unit: setup ## The fast loop: unit tests without Spark
 	$(BIN)/python -m pytest tests/unit tests/test_layers.py tests/test_public_names.py -m "not slow" -n $(WORKERS) --dist loadfile -q
 
-torture: setup ## Random histories of writes and services for ten minutes, with new seeds
+torture: setup java ## Random histories, then random expressions beside Spark, ten minutes each, with new seeds
 	$(BIN)/python -m tests.model --seconds $${LAKEBED_MODEL_SECONDS:-600}
+	$(BIN)/python -m tests.expressions --seconds $${LAKEBED_EXPRESSION_SECONDS:-600} --go-on
 
 clusters: setup java ## The Spark round trip on local-cluster, standalone and Connect
 	$(BIN)/python -m pytest tests/spark/test_clusters.py -q

@@ -96,15 +96,25 @@ def _differing_row(
         comparable = found if same_type else found.cast(wanted)
     except pa.ArrowException:
         return Verdict("type", f"Spark {value_type}, lakebed {found.type}")
-    if pa.types.is_null(wanted):
-        return None if same_type else Verdict("type", f"Spark {value_type}, lakebed {found.type}")
-    differs = pc.indices_nonzero(pc.not_equal(_bits(comparable), _bits(expected)).fill_null(False)).to_pylist()
-    differs += pc.indices_nonzero(pc.xor(comparable.is_valid(), expected.is_valid())).to_pylist()
+    differs = _different(comparable, expected)
     if differs:
         row = min(differs)
         detail = f"{_columns(text, rows, row)}: Spark {show(expected[row])}, lakebed {show(found[row])}"
         return Verdict("value", detail if same_type else f"{detail} (Spark {value_type}, lakebed {found.type})")
     return None if same_type else Verdict("type", f"Spark {value_type}, lakebed {found.type}")
+
+
+def _different(values: pa.Array, others: pa.Array) -> list[int]:
+    """The rows where values of one type are not the same."""
+    rows: list[int] = pc.indices_nonzero(pc.xor(values.is_valid(), others.is_valid())).to_pylist()
+    if not pa.types.is_null(values.type):
+        rows += pc.indices_nonzero(pc.not_equal(_bits(values), _bits(others)).fill_null(False)).to_pylist()
+    return rows
+
+
+def same_values(values: pa.Array, others: pa.Array) -> bool:
+    """Whether every value is the same; nulls are."""
+    return len(values) == len(others) and not _different(values, others)
 
 
 def _silent_row(bound: Any, batch: pa.RecordBatch, answer: Answer, text: str) -> Verdict:

@@ -15,7 +15,7 @@ import shlex
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ import pyarrow as pa
 from tests.expressions.columns import rows
 from tests.expressions.compare import AGREED, DECLARED, REFUSED, Verdict, smallest, verdict
 from tests.expressions.declared import declared
+from tests.expressions.duckdb_oracle import DuckOracle
 from tests.expressions.grammar import expression
 from tests.expressions.on_tables import check_lake
 from tests.expressions.session import local_spark
@@ -33,7 +34,7 @@ CHUNK = 250
 """Expressions per set of rows: what a seed stands for."""
 LAKE_EVERY = 3
 """Of the seeds, every how many also has conditions at work on a table."""
-_TRACED = 60
+_TRACED, _THIRD_OPINION = 60, 5
 
 
 @dataclass
@@ -61,6 +62,8 @@ class Summary:
     verdicts: Counter[str] = field(default_factory=Counter)
     uses: Counter[str] = field(default_factory=Counter)
     """How often conditions were put to each use on a table, and agreed."""
+    duckdb: Counter[str] = field(default_factory=Counter)
+    """How often DuckDB was asked, and said what Spark says."""
     reasons: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     findings: dict[tuple[str, str], Finding] = field(default_factory=dict)
@@ -90,14 +93,21 @@ def run_chunk(oracle: SparkOracle, seed: int, count: int, summary: Summary) -> N
     batch, drawn = rows(seed), trees(seed, count)
     oracle.load(batch)
     texts = [tree.sql for tree in drawn]
-    verdicts = {text: verdict(text, batch, answer) for text, answer in zip(texts, oracle.answers(texts), strict=True)}
+    answers = dict(zip(texts, oracle.answers(texts), strict=True))
+    verdicts = {text: verdict(text, batch, answer) for text, answer in answers.items()}
     wrong = [tree for tree in drawn if verdicts[tree.sql].disagrees]
     _trace(oracle, batch, wrong[:_TRACED], verdicts)
+    third = DuckOracle(batch)
+    tried = texts[::_THIRD_OPINION]
+    summary.duckdb["tried"] += len(tried)
+    summary.duckdb["agrees with Spark"] += sum(third.agrees(text, answers[text]) for text in tried)
     for tree in drawn:
         summary.expressions += 1
         found, part = verdicts[tree.sql], tree
         if found.disagrees:
             part, found = smallest(tree, verdicts)
+            if third.agrees(tree.sql, answers[tree.sql]):
+                found = replace(found, detail=f"{found.detail} (DuckDB agrees with Spark about the whole)")
             why = declared(part, found)
             found = found if why is None else Verdict(DECLARED, why)
         summary.verdicts[found.name] += 1
@@ -161,6 +171,7 @@ def report(summary: Summary) -> None:
     )
     print("  " + ", ".join(f"{count} {name}" for name, count in summary.verdicts.most_common()))
     print("  " + ", ".join(f"{name} {count}" for name, count in sorted(summary.uses.items())))
+    print(f"  DuckDB agrees with Spark on {summary.duckdb['agrees with Spark']} of {summary.duckdb['tried']} tried")
     print(f"  refused: {summary.refused_share:.1%}")
     for why, count in summary.reasons.most_common(25):
         print(f"    {count:6} {why}    e.g. {summary.examples[why][:120]!r}")
@@ -179,6 +190,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
         "seconds": round(summary.seconds, 1),
         "verdicts": dict(summary.verdicts),
         "uses": dict(summary.uses),
+        "duckdb": dict(summary.duckdb),
         "refused_share": round(summary.refused_share, 4),
         "refusals": dict(summary.reasons.most_common()),
         "findings": [vars(found) for found in summary.findings.values()],

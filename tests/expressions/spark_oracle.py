@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -46,6 +46,11 @@ class Answer:
     values: pa.Array | None = None
     ok: pa.BooleanArray | None = None
     """Per row, whether it has a value (null counts)."""
+
+    def row(self, place: int) -> Answer:
+        """The answer for one row."""
+        assert self.values is not None and self.ok is not None
+        return replace(self, values=self.values.slice(place, 1), ok=self.ok.slice(place, 1))
 
 
 class SparkOracle:
