@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.expression.decimals import (
+    MACHINE_DIGITS,
     Unscaled,
     divided,
     rescaled,
@@ -24,7 +25,7 @@ from lakebed.expression.decimals import (
     wide_enough,
 )
 from lakebed.expression.failures import Bools, RowFailure
-from lakebed.expression.types import BIGINT, is_decimal, is_floating, is_whole, sql_name
+from lakebed.expression.types import BIGINT, MOST_DIGITS, is_decimal, is_floating, is_whole, sql_name
 
 _BY_ZERO = "Write nullif(divisor, 0) for null where the divisor is zero."
 _TOO_LARGE = "Cast an operand to a wider type first."
@@ -32,19 +33,21 @@ _QUOTIENT_SCALE = 39
 _PLAIN = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
 
 
-def calculate(op: str, left: Any, right: Any, target: pa.DataType) -> Any:
-    """`left op right` for two columns."""
-    if is_decimal(left.type):
-        return _decimals(op, left, right, target)
-    if op in _PLAIN:
-        try:
+def calculate(op: str, left: Any, right: Any, target: pa.DataType, rows: int) -> Any:
+    """`left op right` for two columns or constants."""
+    if op in _PLAIN and not (is_decimal(target) and target.precision == MOST_DIGITS):
+        try:  # decimals of fewer digits have room for every result, and Arrow's rules for them are Spark's
             return _PLAIN[op](left, right)
         except pa.ArrowInvalid as error:
             raise RowFailure(f"{sql_name(target)} overflow in {op}", _TOO_LARGE) from error
+    if op == "/" and not is_decimal(target):
+        _refuse_zero(op, pc.and_(pc.equal(right, pa.scalar(0.0)), pc.is_valid(left)))
+        return pc.divide(left, right)
+    left, right = _filled(left, rows), _filled(right, rows)
+    if is_decimal(left.type):
+        return _decimals(op, left, right, target)
     present = valid(left) & valid(right)
     _refuse_zero(op, present & (_numbers(right) == 0))
-    if op == "/":
-        return pc.divide(left, right)
     divisor = np.where(present, _numbers(right), 1)
     if is_floating(left.type):
         with np.errstate(invalid="ignore"):
@@ -82,6 +85,9 @@ def _decimals(op: str, left: Any, right: Any, target: pa.DataType) -> pa.Array:
     if op == "*":
         digits, scale = one.precision + other.precision, one.scale + other.scale
         numbers = wide_enough(a, digits) * b
+    elif op == "/" and _is_short_division(one, other, target):
+        shifted = a * 10 ** (target.scale + other.scale - one.scale)
+        digits, scale, numbers = target.precision, target.scale, divided(shifted, b)
     elif op == "/":
         shifted = a.astype(object) * 10 ** (_QUOTIENT_SCALE + other.scale - one.scale)
         digits, scale, numbers = 2 * _QUOTIENT_SCALE, _QUOTIENT_SCALE, divided(shifted, b.astype(object))
@@ -94,6 +100,17 @@ def _decimals(op: str, left: Any, right: Any, target: pa.DataType) -> pa.Array:
     if (bad & present).any():
         raise RowFailure(f"{sql_name(target)} overflow in {op}", _TOO_LARGE)
     return found
+
+
+def _is_short_division(one: pa.DataType, other: pa.DataType, target: pa.DataType) -> bool:
+    """Whether machine numbers hold it; a quotient of so few digits is too far from a half to be rounded twice."""
+    shift = target.scale + other.scale - one.scale
+    fits = shift >= 0 and one.precision + shift <= MACHINE_DIGITS and other.precision <= MACHINE_DIGITS
+    return bool(fits and other.precision + target.scale < _QUOTIENT_SCALE - 1)
+
+
+def _filled(value: Any, rows: int) -> Any:
+    return pa.repeat(value, rows) if isinstance(value, pa.Scalar) else value
 
 
 def _aligned(numbers: Unscaled, digits: int, shift: int) -> Unscaled:
@@ -117,8 +134,9 @@ def _bigint(numbers: Unscaled, present: Bools) -> pa.Array:
     return pa.array(np.where(bad, 0, numbers).astype(np.int64), BIGINT, mask=~present)
 
 
-def _refuse_zero(op: str, zero: Bools) -> None:
-    if zero.any():
+def _refuse_zero(op: str, zero: Any) -> None:
+    found = zero.as_py() if isinstance(zero, pa.Scalar) else pc.any(pa.array(zero)).as_py()
+    if found:
         raise RowFailure(f"division by zero in {op}", _BY_ZERO)
 
 

@@ -51,8 +51,11 @@ def is_one_of(value: Any, constants: Sequence[Any]) -> Any:
         zero = pa.scalar(0.0, value.type)
         value, known = pc.add(value, zero), pc.add(known, zero)
     found = pc.is_in(value, value_set=known)
-    missed = _FALSE if len(known) == len(constants) else _UNKNOWN
-    return pc.if_else(pc.is_valid(value), pc.if_else(found, found, missed), _UNKNOWN)
+    if len(known) < len(constants):
+        found = pc.if_else(found, found, _UNKNOWN)
+    if isinstance(value, pa.Array) and not value.null_count:
+        return found
+    return pc.if_else(pc.is_valid(value), found, _UNKNOWN)
 
 
 def extreme(op: str, values: Sequence[Any]) -> Any:

@@ -116,9 +116,8 @@ class _Rows:
     def _arithmetic(self, op: str, left: Node, right: Node, target: pa.DataType) -> Any:
         if op in ("/", "%", "div"):  # the divisor first, as in Spark: beside a null there the rest is not computed
             divisor, dividend = self._pair(right, left)
-            return calculate(op, self._filled(dividend), self._filled(divisor), target)
-        one, other = self._pair(left, right)
-        return calculate(op, self._filled(one), self._filled(other), target)
+            return calculate(op, dividend, divisor, target, self._batch.num_rows)
+        return calculate(op, *self._pair(left, right), target, self._batch.num_rows)
 
     def _filled(self, value: Any) -> Any:
         return pa.repeat(value, self._batch.num_rows) if isinstance(value, pa.Scalar) else value

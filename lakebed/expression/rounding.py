@@ -75,7 +75,7 @@ def _floating(array: Any, digits: int) -> pa.Array:
         scaled = np.abs(numbers) * factor if digits >= 0 else np.abs(numbers) / factor
         distance = np.abs(scaled - np.floor(scaled) - 0.5)
     finite = np.isfinite(numbers)
-    easy = finite & (scaled < _EXACT_NUMBER) & (distance > 1e-3)
+    easy = finite & (scaled < _EXACT_NUMBER) & (distance > np.where(finite, scaled, 0) * 2.0**-50)
     easy &= bool(array.type == DOUBLE and 0 <= digits <= _EXACT_POWER)
     found = np.where(finite, np.copysign(np.floor(np.where(easy, scaled, 0) + 0.5) / factor, numbers), numbers)
     found = np.where(finite, found + 0.0, found)  # a rounded zero has no sign
