@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.expressions.constants import quoted
-from tests.expressions.draw import NUMBERS, TIMES, Draw, Form, wrapped
+from tests.expressions.draw import NUMBERS, TIMES, Draw, Form
 from tests.expressions.tree import Tree
 
 _TYPES = {
@@ -19,6 +19,14 @@ _TYPES = {
     "date": ("DATE",),
     "timestamp": ("TIMESTAMP",),
     "ntz": ("TIMESTAMP_NTZ",),
+}
+_SYNONYMS = {
+    **_TYPES,
+    "int": ("BYTE", "SHORT", "INTEGER", "LONG"),
+    "float": ("REAL",),
+    "decimal": ("NUMERIC(9,2)", "DEC(5,2)", "NUMERIC", "DECIMAL(5,5)", "DECIMAL(39,2)", "DECIMAL(2,3)"),
+    "string": ("VARCHAR(2)", "CHAR(3)"),
+    "timestamp": ("TIMESTAMP_LTZ",),
 }
 _SOURCES = {
     "bool": ("bool", "int", "float", "decimal", "string"),
@@ -52,7 +60,7 @@ def arithmetic(kind: str) -> Form:
         left, right = (d.operand(each, depth) for each in kinds)
         if op in ("%", "/", "div") and d.happens(0.7):
             right = d.constant(kinds[1])
-        return Tree(kind, f"{{0}} {op} {{1}}", wrapped(*((left, right) if d.happens(0.7) else (right, left))))
+        return Tree(kind, f"{{0}} {op} {{1}}", d.wrapped(*((left, right) if d.happens(0.7) else (right, left))))
 
     return form
 
@@ -62,7 +70,7 @@ def sign(kind: str) -> Form:
 
     def form(d: Draw, depth: int) -> Tree:
         template = d.chance.choices(("-{0}", "abs({0})", "+{0}", "negative({0})"), (5, 3, 1, 0.5))[0]
-        return Tree(kind, template, wrapped(d.operand(kind, depth)))
+        return Tree(kind, template, d.wrapped(d.operand(kind, depth)))
 
     return form
 
@@ -118,7 +126,7 @@ def text(d: Draw, depth: int) -> Tree:
     kinds = ("string", "string", "int", "bool", "date", "decimal", "float", "timestamp")
     other = d.operand(d.pick(*kinds), depth)
     pair = (inner, other) if d.happens(0.5) else (other, inner)
-    return Tree("string", d.pick("{0} || {1}", "concat({0}, {1})", "concat({0}, {1}, '-')"), wrapped(*pair))
+    return Tree("string", d.pick("{0} || {1}", "concat({0}, {1})", "concat({0}, {1}, '-')"), d.wrapped(*pair))
 
 
 def to_date(d: Draw, depth: int) -> Tree:
@@ -134,7 +142,7 @@ def to_date(d: Draw, depth: int) -> Tree:
 def date_sum(d: Draw, depth: int) -> Tree:
     """Days added to a date."""
     template = d.pick("{0} + {1}", "{0} - {1}", "date_add({0}, {1})")
-    return Tree("date", template, wrapped(d.operand("date", depth), d.column("int")))
+    return Tree("date", template, d.wrapped(d.operand("date", depth), d.column("int")))
 
 
 def case(kind: str) -> Form:
@@ -144,10 +152,10 @@ def case(kind: str) -> Form:
         if d.happens(0.3):
             subject = d.kind("int", "string", "bool", "date", "float")
             parts = (d.operand(subject, depth), d.partner(subject, 0), d.operand(kind, depth), d.operand(kind, depth))
-            return Tree(kind, "CASE {0} WHEN {1} THEN {2} ELSE {3} END", wrapped(*parts))
+            return Tree(kind, "CASE {0} WHEN {1} THEN {2} ELSE {3} END", d.wrapped(*parts))
         parts = (d.operand("bool", depth), d.operand(kind, depth), d.operand(kind, depth))
         template = d.pick("CASE WHEN {0} THEN {1} ELSE {2} END", "CASE WHEN {0} THEN {1} WHEN {1} IS NULL THEN {2} END")
-        return Tree(kind, template, wrapped(*parts))
+        return Tree(kind, template, d.wrapped(*parts))
 
     return form
 
@@ -185,7 +193,10 @@ def cast(kind: str) -> Form:
             inner = d.column("string", "date" if kind == "date" else "time" if kind in TIMES else "number")
         else:
             inner = d.operand(source, depth)
-        word = d.chance.choices(("CAST({0} AS %s)", "TRY_CAST({0} AS %s)", "{0}::%s"), (6, 3, 0.4))[0]
-        return Tree(kind, word % d.pick(*_TYPES[kind]), wrapped(inner) if "::" in word else (inner,))
+        word = d.chance.choices(("CAST({0} AS %s)", "TRY_CAST({0} AS %s)", "{0}::%s", "%s({0})"), (6, 3, 0.4, 0.3))[0]
+        name = d.pick(*(_SYNONYMS[kind] if d.happens(0.04) and "::" not in word else _TYPES[kind]))
+        if word.startswith("%s"):
+            name = name.partition("(")[0]
+        return Tree(kind, word % name, d.wrapped(inner) if "::" in word else (inner,))
 
     return form

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.expressions.constants import quoted
-from tests.expressions.draw import KINDS, NUMBERS, TIMES, Draw, wrapped
+from tests.expressions.draw import KINDS, NUMBERS, TIMES, Draw
 from tests.expressions.tree import Tree
 
 _COMPARED = ("=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>", "=", "<", ">")
@@ -48,7 +48,7 @@ def compare(d: Draw, depth: int) -> Tree:
     if kind == "string" and right.kind == "string" and d.happens(0.15):
         left, right = d.column("string", "number"), d.operand(d.kind(*NUMBERS), depth)
     pair = (left, right) if d.happens(0.75) else (right, left)
-    return Tree("bool", f"{{0}} {d.pick(*_COMPARED)} {{1}}", wrapped(*pair))
+    return Tree("bool", f"{{0}} {d.pick(*_COMPARED)} {{1}}", d.wrapped(*pair))
 
 
 def logic(d: Draw, depth: int) -> Tree:
@@ -56,21 +56,21 @@ def logic(d: Draw, depth: int) -> Tree:
     count = 2 if d.happens(0.8) else 3
     words = [d.pick("AND", "OR", "and") for _ in range(count - 1)]
     template = "{0}" + "".join(f" {word} {{{i + 1}}}" for i, word in enumerate(words))
-    return Tree("bool", template, wrapped(*[d.operand("bool", depth) for _ in range(count)]))
+    return Tree("bool", template, d.wrapped(*[d.operand("bool", depth) for _ in range(count)]))
 
 
 def negation(d: Draw, depth: int) -> Tree:
     """NOT."""
-    return Tree("bool", d.pick("NOT {0}", "NOT {0}", "!{0}"), wrapped(d.operand("bool", depth)))
+    return Tree("bool", d.pick("NOT {0}", "NOT {0}", "!{0}"), d.wrapped(d.operand("bool", depth)))
 
 
 def is_something(d: Draw, depth: int) -> Tree:
     """IS NULL, IS TRUE and the like."""
     if d.happens(0.6):
         template = d.pick("{0} IS NULL", "{0} IS NOT NULL", "{0} IS NULL", "{0} IS NOT NULL", "isnull({0})")
-        return Tree("bool", template, wrapped(d.operand(d.kind(*KINDS), depth)))
+        return Tree("bool", template, d.wrapped(d.operand(d.kind(*KINDS), depth)))
     word = d.pick("TRUE", "FALSE", "NOT TRUE", "NOT FALSE", "TRUE", "FALSE", "UNKNOWN")
-    return Tree("bool", f"{{0}} IS {word}", wrapped(d.operand("bool", depth)))
+    return Tree("bool", f"{{0}} IS {word}", d.wrapped(d.operand("bool", depth)))
 
 
 def is_in(d: Draw, depth: int) -> Tree:
@@ -91,7 +91,7 @@ def is_in(d: Draw, depth: int) -> Tree:
     elif draw < 0.48:
         items.append(d.operand(kind, depth))
     holes = ", ".join(f"{{{i + 1}}}" for i in range(len(items)))
-    left = wrapped(d.operand(kind, depth))
+    left = d.wrapped(d.operand(kind, depth))
     return Tree("bool", f"{{0}} {d.pick('IN', 'IN', 'NOT IN')} ({holes})", (*left, *items))
 
 
@@ -101,7 +101,7 @@ def between(d: Draw, depth: int) -> Tree:
     words = ("BETWEEN", "NOT BETWEEN", "BETWEEN SYMMETRIC", "NOT BETWEEN SYMMETRIC")
     word = d.chance.choices(words, (6, 3, 0.5, 0.2))[0]
     parts = (d.operand(kind, depth), d.partner(kind, 0), d.partner(kind, 0))
-    return Tree("bool", f"{{0}} {word} {{1}} AND {{2}}", wrapped(*parts))
+    return Tree("bool", f"{{0}} {word} {{1}} AND {{2}}", d.wrapped(*parts))
 
 
 def like(d: Draw, depth: int) -> Tree:
@@ -111,17 +111,19 @@ def like(d: Draw, depth: int) -> Tree:
     draw = d.chance.random()
     if draw < 0.15:
         pattern, escape = d.chance.choice(_ESCAPED)
-        return Tree("bool", f"{{0}} {word} {quoted(pattern)} ESCAPE {quoted(escape)}", wrapped(text))
+        return Tree("bool", f"{{0}} {word} {quoted(pattern)} ESCAPE {quoted(escape)}", d.wrapped(text))
     if draw > 0.99:
-        return Tree("bool", f"{{0}} {word} {{1}}", wrapped(text, d.column("string")))
-    return Tree("bool", f"{{0}} {word} {quoted(d.pick(*(_PATTERNS if draw < 0.97 else _BAD_PATTERNS)))}", wrapped(text))
+        return Tree("bool", f"{{0}} {word} {{1}}", d.wrapped(text, d.column("string")))
+    return Tree(
+        "bool", f"{{0}} {word} {quoted(d.pick(*(_PATTERNS if draw < 0.97 else _BAD_PATTERNS)))}", d.wrapped(text)
+    )
 
 
 def matches(d: Draw, depth: int) -> Tree:
     """Regular expressions, of the kind that engines read alike."""
     text, pattern = d.operand("string", depth), Tree("string", quoted(d.pick(*_REGEXES)))
     if d.happens(0.5):
-        return Tree("bool", f"{{0}} {d.pick('RLIKE', 'NOT RLIKE', 'REGEXP')} {{1}}", wrapped(text, pattern))
+        return Tree("bool", f"{{0}} {d.pick('RLIKE', 'NOT RLIKE', 'REGEXP')} {{1}}", d.wrapped(text, pattern))
     flags = ", 'i'" if d.happens(0.04) else ""
     return Tree("bool", f"{d.pick('regexp_like', 'rlike')}({{0}}, {{1}}{flags})", (text, pattern))
 

@@ -15,21 +15,26 @@ _ODD_INTS = (
 )
 _DECIMALS = ("0.5", "1.5", "2.5", "0.1", "1.0", "-0.5", "0.0", "2.00", "1.239", "0.05")
 _ODD_DECIMALS = (
-    *(
-        "-0.0",
-        "1.5BD",
-        "-2.25BD",
-        "5BD",
-        "99.9",
-        "9999999.99",
-        ".5",
-        "5.",
-        "1.10",
-        "9223372036854775808",
-        "0.000000001",
-    ),
-    *("12345678901234567890.123", "1e-1BD", "99999999999999999999999999999999999999", "1e3BD"),
+    *("-0.0", "1.5BD", "-2.25BD", "5BD", "99.9", "9999999.99", ".5", "5.", "1.10", "9223372036854775808"),
+    *("0.000000001", "12345678901234567890.123", "1e-1BD", "99999999999999999999999999999999999999", "1e3BD"),
 )
+_RARE = {
+    "int": ("+5", "007", "1704067200L", "32767S", "-128Y", "128Y", "9223372036854775808L"),
+    "decimal": ("1.", "00.50", "1BD", "-.5", "1.5e0BD", "123456789012345678901234567890123456789"),
+    "float": (".5e1", "1.e1", "1e-400", "1e400", "1.5f", "2d", "-0e0", "1E0D"),
+    "string": (
+        *("'it''s'", "r'a\\b'", "'a' 'b'", "'\\u00e9'", "'\\t5\\n'", "'\\101'", "'a\\%b'", "'\\0'", "'\\Z'", "'\\q'"),
+        *('"it\'s"', "'\\U0001F642'", "''", "'a''b'"),
+    ),
+    "binary": ("X'1'", "x'ff'", "X'0g'", "X''"),
+    "date": ("DATE '2024-1-5'", "DATE '2024'", "DATE '2024-02-30'", 'date"2024-01-01"', "DATE '2024-01-01 10:00:00'"),
+    "timestamp": (
+        *("TIMESTAMP '2024'", "TIMESTAMP '2024-01-01T10:00:00.123456789'", "TIMESTAMP '2024-01-01 10:00:00 +2:30'"),
+        *("TIMESTAMP '2024-01-01 10'", "TIMESTAMP_LTZ '2024-01-01 10:00:00'", "TIMESTAMP '2024-01-01 24:00:00'"),
+    ),
+    "ntz": ("TIMESTAMP_NTZ '2024-01-01 10:00:00Z'", "TIMESTAMP_NTZ '2024-1-1 1:2:3'"),
+}
+"""Unusual spellings."""
 _FLOATS = ("0.5D", "1e0", "1e-1", "2.5e0", "-1.5D", "0D", "1e1", "0.1D", "1.5F", "0.1F")
 _ODD_FLOATS = (
     *("-0.0D", "CAST('NaN' AS DOUBLE)", "double('NaN')", "CAST('Infinity' AS DOUBLE)", "CAST('-Infinity' AS DOUBLE)"),
@@ -53,6 +58,8 @@ def constant(kind: str, chance: random.Random) -> Tree:
     """A constant of a family of values."""
     if chance.random() < 0.03:
         return Tree(kind, "NULL", form="NULL")
+    if kind in _RARE and chance.random() < 0.04:
+        return Tree(kind, chance.choice(_RARE[kind]), form=f"<{kind} constant>")
     match kind:
         case "bool":
             text = chance.choice(("true", "false", "TRUE"))

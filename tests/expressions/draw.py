@@ -12,6 +12,10 @@ from tests.expressions.tree import HOLE, Tree
 KINDS = ("bool", "int", "float", "decimal", "string", "binary", "date", "timestamp", "ntz")
 NUMBERS = ("int", "float", "decimal")
 TIMES = ("date", "timestamp", "ntz")
+_STRANGE = 0.01
+"""How often an operand is of another family than its place asks for: coerced, or refused."""
+_BARE = 0.12
+"""How often an operand stands without the parentheses that keep it together: precedence is part of the meaning."""
 _DEPTHS, _DEPTH_WEIGHTS = (1, 2, 3, 4), (40, 35, 18, 7)
 
 
@@ -49,6 +53,8 @@ class Draw:
 
     def operand(self, kind: str, depth: int) -> Tree:
         """Something of a family; at depth 0 a column or, rarely, a constant."""
+        if self.chance.random() < _STRANGE:
+            kind = self.chance.choice(KINDS)
         if depth > 0 and self.chance.random() < 0.6:
             return self.of(kind, depth)
         return self.constant(kind) if self.chance.random() < 0.2 else self.column(kind)
@@ -60,7 +66,14 @@ class Draw:
             return self.constant(kind)
         known = [leaf for leaf in leaves if leaf.text == text] if text else leaves
         leaf = self.chance.choice(known or leaves)
-        return Tree(kind, leaf.name, form=f"<{leaf.sql_type}>")
+        return Tree(kind, self._spelt(leaf.name), form=f"<{leaf.sql_type}>")
+
+    def _spelt(self, name: str) -> str:
+        """A column's name, at times in capitals or in backquotes."""
+        draw = self.chance.random()
+        if draw < 0.02:
+            return name.upper()
+        return ".".join(f"`{part}`" for part in name.split(".")) if draw < 0.04 else name
 
     def constant(self, kind: str) -> Tree:
         """A constant of a family, sometimes one that a row has."""
@@ -71,6 +84,13 @@ class Draw:
 
     def text_of(self, kind: str) -> Tree:
         return text_of(kind, self.chance)
+
+    def wrapped(self, *parts: Tree) -> tuple[Tree, ...]:
+        """Parts with parentheses where they need them, or by chance without."""
+        return tuple(part if _closed(part.template) or self._bare(part) else parens(part) for part in parts)
+
+    def _bare(self, part: Tree) -> bool:
+        return not part.leaf and not part.template.startswith("-") and self.happens(_BARE)
 
     def pick(self, *options: str) -> str:
         return self.chance.choice(options)
@@ -96,11 +116,6 @@ class Draw:
 
 Form = Callable[[Draw, int], Tree]
 Forms = tuple[Sequence[Form], Sequence[float]]
-
-
-def wrapped(*parts: Tree) -> tuple[Tree, ...]:
-    """Parts with parentheses where they need them."""
-    return tuple(part if _closed(part.template) else parens(part) for part in parts)
 
 
 def parens(part: Tree) -> Tree:
