@@ -27,7 +27,7 @@ class DuckOracle:
         if answer.refused is not None or not pc.all(answer.ok).as_py():
             return False
         try:
-            found = self._connection.execute(f"SELECT ({text}\n) AS v FROM rows").to_arrow_table()
+            found = self._connection.sql(f"SELECT ({text}\n) AS v FROM rows").to_arrow_table()
             values = pa.concat_arrays(found.column("v").chunks).cast(arrow_type(answer.type))
         except (duckdb.Error, pa.ArrowException):
             return False

@@ -6,6 +6,7 @@ the answers with lakebed's, and another with Spark's own.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -46,6 +47,13 @@ class Known:
     def batch(self) -> pa.RecordBatch:
         """The row in Arrow."""
         return pa.RecordBatch.from_pylist([self.row], schema=SCHEMA)
+
+
+def exactly(value: Any) -> Any:
+    """A value that equals only itself: doubles by their bits, all else with its type."""
+    if isinstance(value, float):
+        return "NaN" if value != value else struct.pack(">d", value)
+    return (type(value), value)
 
 
 def _at(text: str) -> datetime:

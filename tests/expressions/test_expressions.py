@@ -1,4 +1,4 @@
-"""Expressions mean what Spark's mean in ANSI mode: known answers, and random ones with seeds that no run had before.
+"""Expressions mean what Spark's mean in ANSI mode: random ones, with seeds that no run had before.
 
 `LAKEBED_EXPRESSION_SECONDS` says for how long (`make torture`: ten minutes), `LAKEBED_EXPRESSION_SEED` where from.
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import struct
 import time
 from typing import Any
 
@@ -15,8 +14,7 @@ import pytest
 
 from tests.expressions.columns import SCHEMA
 from tests.expressions.compare import REFUSED, verdict
-from tests.expressions.engine import FAILED, bind
-from tests.expressions.known_answers import FAILS, KNOWN, Known
+from tests.expressions.known_answers import FAILS, KNOWN, exactly
 from tests.expressions.run import report, run_for
 from tests.expressions.spark_oracle import SparkOracle
 
@@ -26,28 +24,6 @@ _MOST_REFUSED = 0.10
 @pytest.fixture(scope="module")
 def oracle(spark: Any) -> SparkOracle:
     return SparkOracle(spark)
-
-
-def exactly(value: Any) -> Any:
-    """A value that equals only itself: doubles by their bits, all else with its type."""
-    if isinstance(value, float):
-        return "NaN" if value != value else struct.pack(">d", value)
-    return (type(value), value)
-
-
-@pytest.mark.parametrize("known", KNOWN, ids=str)
-def test_known_answer(known: Known) -> None:
-    try:
-        bound = bind(known.expression, known.batch.schema)
-    except FAILED:
-        assert known.may_refuse or known.answer is FAILS
-        return
-    try:
-        found = bound.evaluate(known.batch)[0].as_py()
-    except FAILED:
-        assert known.answer is FAILS
-        return
-    assert exactly(found) == exactly(known.answer)
 
 
 def test_known_answers_are_those_of_spark(oracle: SparkOracle) -> None:
