@@ -37,7 +37,7 @@ DECLARED: Sequence[Difference] = (
         "Spark takes a whole number beside a decimal that no bigint reaches as compared, null or not",
         "value",
         r"Spark (True|False), lakebed null",
-        r"12345678901234567890\.123|9{38}|9223372036854775808",
+        r"\d{19}",
     ),
 )
 

@@ -103,6 +103,7 @@ def build(seed: int) -> Lake | None:
         num_buckets=1,
         table_type=chance.choice(("mor", "cow")),
     )
+    batch = batch.cast(pa.schema([table.schema.field(name) for name in batch.schema.names]))  # small integers are ints
     try:
         table.bulk_insert(pa.Table.from_batches([batch]), options={"lakebed.parquet.row.group.rows": str(_GROUP)})
     except LakebedError:

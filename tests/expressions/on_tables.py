@@ -9,12 +9,14 @@ import random
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tests.expressions.compare import Verdict, verdict
 from tests.expressions.grammar import condition
 from tests.expressions.lake import Lake, build, keys_of
 from tests.expressions.merges import merges
 from tests.expressions.spark_oracle import Answer, SparkOracle
+from tests.expressions.spark_route import SparkRoute
 from tests.expressions.touched import Check, marked, touched
 from tests.expressions.tree import Tree
 
@@ -37,6 +39,9 @@ def check_lake(oracle: SparkOracle, seed: int) -> Iterator[Check]:
             usable.append((tree, answer))
             found = _scan(lake, tree, answer)
         yield Check("scan", tree, found)
+    sound = [(tree, answer) for tree, answer in usable if pc.all(answer.ok).as_py()]
+    for tree, found in SparkRoute(oracle.spark).verdicts(lake.rows, sound):
+        yield Check("column", tree, found)
     for tree, answer in chance.sample(usable, min(DELETES, len(usable))):
         yield Check("delete", tree, _delete(lake, tree, answer))
     for tree, answer in chance.sample(usable, min(UPDATES, len(usable))):

@@ -58,6 +58,7 @@ class SparkOracle:
 
     def __init__(self, spark: Any) -> None:
         logging.getLogger("SQLQueryContextLogger").disabled = True  # refusals are answers here
+        self.spark = spark
         self._spark = spark.newSession()
         for key, value in SETTINGS.items():
             self._spark.conf.set(key, value)
