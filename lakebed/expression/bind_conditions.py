@@ -12,7 +12,7 @@ from lakebed.errors import InvalidRequest
 from lakebed.expression.java_regex import to_re2
 from lakebed.expression.text import check_like
 from lakebed.expression.tree import And, Call, Compare, In, IsNull, Like, Literal, Node, Not, Or
-from lakebed.expression.types import BOOLEAN, TEXT
+from lakebed.expression.types import BOOLEAN, NULL, TEXT
 
 
 class Walk(Protocol):
@@ -46,6 +46,8 @@ def _comparable(walk: Walk, trees: list[Any]) -> list[Node]:
     nodes = walk.alike(trees)
     if pa.types.is_nested(nodes[0].type):
         raise walk.refuse(trees[0], f"values of type {nodes[0].type} cannot be compared", "Compare a field of it.")
+    if nodes[0].type == NULL:
+        return [walk.cast(node, BOOLEAN, tree) for node, tree in zip(nodes, trees, strict=True)]
     return nodes
 
 

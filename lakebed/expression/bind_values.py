@@ -232,7 +232,14 @@ def _nullif(walk: Walk, tree: Any) -> Node:
 
 def _cast(walk: Walk, tree: Any) -> Node:
     node = walk.operand(tree.this)
-    return walk.cast(node, _named_type(walk, tree.to), tree, lenient=bool(tree.args.get("safe")))
+    target = _named_type(walk, tree.to)
+    if target == TIMESTAMP_NTZ and not isinstance(tree, exp.TryCast) and not _is_quoted(tree.this):
+        raise walk.refuse(tree, "there is no function timestamp_ntz", "Write CAST(... AS TIMESTAMP_NTZ).")
+    return walk.cast(node, target, tree, lenient=bool(tree.args.get("safe")))
+
+
+def _is_quoted(tree: Any) -> bool:
+    return isinstance(tree, exp.Literal) and bool(tree.is_string)
 
 
 def _named_type(walk: Walk, tree: Any) -> pa.DataType:

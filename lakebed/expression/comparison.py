@@ -47,10 +47,12 @@ def compare(op: str, left: Any, right: Any) -> Any:
 def is_one_of(value: Any, constants: Sequence[Any]) -> Any:
     """`value IN (constants)`: null for null, and for no match where a constant is null."""
     known = pa.array([constant for constant in constants if constant is not None], value.type)
-    if is_floating(value.type):  # one zero: Arrow's sets keep both
+    if is_floating(value.type):  # one zero and one NaN: Arrow's sets go by the bits
         zero = pa.scalar(0.0, value.type)
         value, known = pc.add(value, zero), pc.add(known, zero)
     found = pc.is_in(value, value_set=known)
+    if is_floating(value.type) and pc.any(pc.is_nan(known)).as_py():
+        found = pc.or_(found, pc.fill_null(pc.is_nan(value), False))
     if len(known) < len(constants):
         found = pc.if_else(found, found, _UNKNOWN)
     if isinstance(value, pa.Array) and not value.null_count:

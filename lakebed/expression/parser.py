@@ -23,11 +23,10 @@ from lakebed.errors import InvalidRequest
 TYPED_NUMBER = "__number"
 """`__number('5L')` stands for a number with its type."""
 _WHERE = "WHERE "
-_BEFORE_A_SIGN = re.compile(
+_OPERATORS = re.compile(
     "L_PAREN|COMMA|PLUS|DASH|STAR|SLASH|MOD|DIV|DPIPE|EQ|NEQ|LT|LTE|GT|GTE|NULLSAFE_EQ|AND|OR|NOT|BETWEEN|IN|IS|LIKE|ILIKE"
     "|RLIKE|ESCAPE|FROM|CASE|WHEN|THEN|ELSE|AMP|PIPE|CARET|TILDE"
 )
-"""After these a plus is no addition."""
 _ODD_ESCAPE = re.compile(r"\\(?:\\|['ntrb%_])|(\\.)", re.DOTALL)
 
 
@@ -57,45 +56,67 @@ def parse(text: str) -> Parsed:
     if not isinstance(text, str) or not text.strip():
         raise InvalidRequest("an expression is missing: the text is empty")
     try:
-        read, ends, shifts = _rewritten(text)
+        read, ends, shifts, parentheses = _rewritten(text)
         where = sqlglot.parse_one(read, into=exp.Where, dialect="spark")
     except SqlglotError as error:
         raise InvalidRequest(f"cannot read {text!r}{_position(error)}") from error
+    if sum(map(_is_grouping, where.find_all(exp.Paren))) > parentheses:  # the parser put some of its own
+        raise InvalidRequest(f"{text!r} is not grouped here as Spark groups it", hint="Put parts into parentheses.")
     return Parsed(text, where.this, ends, shifts)
 
 
-def _rewritten(text: str) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
-    parts, ends, shifts = [_WHERE], [], []
-    copied, last, before = 0, None, "L_PAREN"
+def _is_grouping(tree: Any) -> bool:
+    """Whether parentheses stand in the text; for div(a, b) and mod(a, b) the parser makes them."""
+    return not isinstance(tree.this, exp.IntDiv) and not isinstance(tree.parent, exp.Mod)
+
+
+def _rewritten(text: str) -> tuple[str, tuple[int, ...], tuple[int, ...], int]:
+    """What the parser is to read, where that differs from the text, and how many parentheses may group in it."""
+    parts, ends, shifts, parentheses = [_WHERE], [], [], 0
+    copied, earlier = 0, (_START, _START)
     for token in sqlglot.tokenize(text, dialect="spark"):
-        kind, source = token.token_type.name, text[token.start : token.end + 1]
-        _check(text, token, source, last)
-        if (
-            last is not None
-            and last.token_type.name == "PLUS"
-            and _BEFORE_A_SIGN.fullmatch(before)
-            and kind != "NUMBER"
-        ):
-            raise _refused(text, last.start, "a plus sign is dropped by the parser", "Leave it out.")
-        if kind == "DCOLON" and source != "::":  # the type of a number
-            parts += [text[copied : token.start], f"{TYPED_NUMBER}('{source}')"]
-            copied = token.end + 1
+        read = _Token(token.token_type.name, token.start, token.end, text[token.start : token.end + 1])
+        _check(text, read, *earlier)
+        parentheses += read.kind == "L_PAREN" and earlier[1].expects_a_value
+        if read.kind == "DCOLON" and read.source != "::":  # the type of a number
+            parts += [text[copied : read.start], f"{TYPED_NUMBER}('{read.source}')"]
+            copied = read.end + 1
             ends.append(sum(map(len, parts)))
             shifts.append(ends[-1] - len(_WHERE) - copied)
-        before, last = last.token_type.name if last is not None else "L_PAREN", token
-    return "".join([*parts, text[copied:]]), tuple(ends), tuple(shifts)
+        earlier = (earlier[1], read)
+    return "".join([*parts, text[copied:]]), tuple(ends), tuple(shifts), parentheses
 
 
-def _check(text: str, token: Any, source: str, last: Any) -> None:
-    kind = token.token_type.name
-    if kind == "STRING":
-        odd = next((found[1] for found in _ODD_ESCAPE.finditer(source) if found[1]), None)
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    start: int
+    end: int
+    source: str
+
+    @property
+    def expects_a_value(self) -> bool:
+        """Whether a value must follow, so that a plus is no addition and a parenthesis groups."""
+        return _OPERATORS.fullmatch(self.kind) is not None
+
+
+_START = _Token("L_PAREN", -1, -2, "")
+
+
+def _check(text: str, token: _Token, before: _Token, last: _Token) -> None:
+    """Refuse what the parser reads otherwise than Spark: `last` stands before the token, `before` before that."""
+    if token.kind == "STRING":
+        odd = next((found[1] for found in _ODD_ESCAPE.finditer(token.source) if found[1]), None)
         if odd is not None:
             raise _refused(text, token.start, f"the escape {odd} in a text is not supported", "Write the character.")
-        if last is not None and last.token_type.name == "STRING" and last.end + 1 == token.start:
+        if last.kind == "STRING" and last.end + 1 == token.start:
             raise _refused(text, token.start, "a doubled quote means different things to engines", "Write \\'.")
-    if kind == "HEX_STRING" and source[:1] not in "xX":
-        raise _refused(text, token.start, f"{source} is not a number", "Write X'1F' for binary values.")
+    if token.kind == "HEX_STRING" and token.source[:1] not in "xX":
+        raise _refused(text, token.start, f"{token.source} is not a number", "Write X'1F' for binary values.")
+    if last.kind == "PLUS" and before.expects_a_value and token.kind != "NUMBER":
+        raise _refused(text, last.start, "a plus sign is dropped by the parser", "Leave it out.")
+    if token.kind == "DCOLON" and token.source == "::" and last.kind == "STRING" and not before.expects_a_value:
+        raise _refused(text, token.start, ":: after DATE '...' is not read as in Spark", "Put it into parentheses.")
 
 
 def _refused(text: str, start: int, what: str, hint: str) -> InvalidRequest:

@@ -55,6 +55,7 @@ _ZONE = r"(Z|UTC|GMT|(?:UTC|GMT)?[+-](?:[0-9]{1,2}(?::[0-9]{1,2})?|[0-9]{4}))?"
 _TIMESTAMP = re.compile(_DATE % rf"[ T](?:{_TIME % (' ?' + _ZONE)})?")
 _TIME_ONLY = re.compile(_TIME % "")
 _HINT = "Use try_cast, which gives null."
+_DAY = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
 """The days of the years 1 to 9999, which Arrow writes as Spark does."""
 
@@ -165,7 +166,7 @@ def _micros(text: str, *, zoned: bool) -> int | None:
     offset = _offset(found[9]) if zoned else 0
     if days is None or time is None or offset is None:
         return None
-    micros = days * 86_400_000_000 + time - offset * 60_000_000
+    micros = days * _DAY + time - offset * 60_000_000
     return micros if -(2**63) <= micros < 2**63 else None
 
 
@@ -222,9 +223,13 @@ def _iso(array: Any) -> pa.Array:
     outside = pc.any(pc.or_(pc.less(days, _FIRST_DAY), pc.greater(days, _LAST_DAY))).as_py()
     if array.type == DATE:
         return _far_dates(days) if outside else array.cast(TEXT)
-    text = array.cast(TIMESTAMP_NTZ).cast(TEXT)  # always six digits after the point
     if outside:
-        text = pc.binary_join_element_wise(_far_dates(days), pc.utf8_slice_codeunits(text, -16), "")
+        micros = array.cast(BIGINT)
+        of_day = np.mod(np.asarray(micros.fill_null(0)), _DAY)
+        clock = pa.array(of_day, TIME, mask=np.asarray(micros.is_null())).cast(TEXT)
+        text = pc.binary_join_element_wise(_far_dates(days), clock, " ")
+    else:
+        text = array.cast(TIMESTAMP_NTZ).cast(TEXT)  # always six digits after the point
     return pc.replace_substring_regex(text, r"\.?0{1,6}$", "") if len(array) else text
 
 

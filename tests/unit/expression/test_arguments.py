@@ -87,10 +87,26 @@ def test_operators_group_as_in_spark_or_are_refused(text: str, wanted: object) -
         assert found == wanted
 
 
-@pytest.mark.parametrize("text", ["s || b + c", "a = b IN (1)", "a = b LIKE 'x'", "a = NOT t"])
+@pytest.mark.parametrize(
+    "text",
+    ["s || b + c", "a = b IN (1)", "a = b LIKE 'x'", "a = NOT t", "a IS NULL = t"],
+)
 def test_what_spark_groups_otherwise_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="not grouped here as Spark groups it"):
         parse_expression(text, SCHEMA)
+
+
+def test_a_conversion_behind_a_typed_constant_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="Put it into parentheses"):
+        parse_expression("TIMESTAMP '2024-01-01'::DATE", SCHEMA)
+    assert parse_expression("(TIMESTAMP '2024-01-01')::DATE", SCHEMA).type == pa.date32()
+    assert parse_expression("'2024-01-01'::DATE", SCHEMA).type == pa.date32()
+    assert parse_expression("a = 1 AND s = '1'::STRING", SCHEMA).type == pa.bool_()
+
+
+@pytest.mark.parametrize("text", ["mod(b + 1, c)", "if((a) = 1, (b), ((c)))", "-(b) IN ((1), 2)"])
+def test_parentheses_of_the_text_are_told_from_those_of_the_parser(text: str) -> None:
+    assert parse_expression(text, SCHEMA).type in (pa.int32(), pa.int64(), pa.bool_())
 
 
 @pytest.mark.parametrize(
