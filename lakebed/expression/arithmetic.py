@@ -123,6 +123,8 @@ def _aligned_result(op: str, a: Unscaled, b: Unscaled) -> Unscaled:
     if op == "-":
         return a - b
     quotient = truncated(a, b)
+    if op == "%" and quotient.dtype == object and np.asarray(abs(quotient) >= 10**MOST_DIGITS, np.bool_).any():
+        raise RowFailure(f"a quotient of more than {MOST_DIGITS} digits in %", _TOO_LARGE)
     return quotient if op == "div" else a - quotient * b
 
 

@@ -2,8 +2,8 @@ r"""SQL text -> the parser's tree, without what the parser reads otherwise than 
 
 sqlglot reads the text in Spark's dialect. What it changes on the way, depending on its version, is found in the text
 itself. Numbers with a type behind them (5L, 1.5BD), of which it makes casts, are handed over as calls of
-`TYPED_NUMBER`. Escapes in quoted text other than \\ \' \n \t \r \b \% \_, a doubled quote, 0x1F and a plus sign before
-anything but a number are refused.
+`TYPED_NUMBER`. Escapes in quoted text other than \\ \' \n \t \r \b \% \_, a doubled quote, 0x1F and a plus sign are
+refused.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _rewritten(text: str) -> tuple[str, tuple[int, ...], tuple[int, ...], int]:
     for token in sqlglot.tokenize(text, dialect="spark"):
         read = _Token(token.token_type.name, token.start, token.end, text[token.start : token.end + 1])
         _check(text, read, *earlier)
-        parentheses += read.kind == "L_PAREN" and earlier[1].expects_a_value
+        parentheses += read.kind == "L_PAREN" and earlier[1].kind != "IN" and earlier[1].expects_a_value
         if read.kind == "DCOLON" and read.source != "::":  # the type of a number
             parts += [text[copied : read.start], f"{TYPED_NUMBER}('{read.source}')"]
             copied = read.end + 1
@@ -113,7 +113,7 @@ def _check(text: str, token: _Token, before: _Token, last: _Token) -> None:
             raise _refused(text, token.start, "a doubled quote means different things to engines", "Write \\'.")
     if token.kind == "HEX_STRING" and token.source[:1] not in "xX":
         raise _refused(text, token.start, f"{token.source} is not a number", "Write X'1F' for binary values.")
-    if last.kind == "PLUS" and before.expects_a_value and token.kind != "NUMBER":
+    if last.kind == "PLUS" and before.expects_a_value:
         raise _refused(text, last.start, "a plus sign is dropped by the parser", "Leave it out.")
     if token.kind == "DCOLON" and token.source == "::" and last.kind == "STRING" and not before.expects_a_value:
         raise _refused(text, token.start, ":: after DATE '...' is not read as in Spark", "Put it into parentheses.")
