@@ -124,7 +124,7 @@ def matches(d: Draw, depth: int) -> Tree:
     text, pattern = d.operand("string", depth), Tree("string", quoted(d.pick(*_REGEXES)))
     if d.happens(0.5):
         return Tree("bool", f"{{0}} {d.pick('RLIKE', 'NOT RLIKE', 'REGEXP')} {{1}}", d.wrapped(text, pattern))
-    flags = ", 'i'" if d.happens(0.04) else ""
+    flags = ", 'i'" if d.happens(0.1) else ""
     return Tree("bool", f"{d.pick('regexp_like', 'rlike')}({{0}}, {{1}}{flags})", (text, pattern))
 
 

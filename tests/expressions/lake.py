@@ -17,6 +17,7 @@ from lakebed.errors import LakebedError
 from tests.expressions.columns import COLUMNS, Column, rows, show, values
 from tests.expressions.constants import quoted
 from tests.expressions.draw import NUMBERS, TIMES
+from tests.expressions.tree import Tree
 
 ROWS = 128
 _GROUP = 4
@@ -29,6 +30,11 @@ _PARTITION_TYPES = (
 )
 _PARTITION_TEXTS = ("a", "b", "é", "a b", "5", "2024-01-01", "A", "100%")
 _SORTED = {"int": 2, "float": 2, "decimal": 3, "string": 2, "date": 2, "timestamp": 2, "ntz": 1, "bool": 0.5}
+_EDGES = (
+    *("{0} = {1}", "{0} = {1}", "{0} <= {1}", "{0} < {1}", "{0} >= {1}", "{0} > {1}", "{1} = {0}", "{1} < {0}"),
+    *("{0} <=> {1}", "{0} <> {1}", "{0} IN ({1}, {2})", "{0} NOT IN ({1})", "{0} BETWEEN {1} AND {2}"),
+    *("NOT {0} < {1}", "NOT ({0} > {1} OR {0} < {2})", "{0} NOT BETWEEN {1} AND {2}"),
+)
 KEY = Column("k", "string", "string", "key")
 
 
@@ -45,15 +51,30 @@ class Lake:
     def __str__(self) -> str:
         return f"sorted by {self.sorted_by}" + (f", partitioned by {self.partition.sql_type}" if self.partition else "")
 
+    def edge(self, chance: random.Random) -> Tree:
+        """A column beside values that rows have, also written in another family: where row groups begin and end."""
+        leaf = chance.choice(self.leaves)
+        kind = chance.choice(_kindred(leaf.kind))
+        texts = [constant_of(kind, value) for value in self.rows.column(leaf.name)]
+        known = [text for text in texts if text is not None] or ["NULL"]
+        parts = [Tree(leaf.kind, leaf.name, form=f"<{leaf.sql_type}>")]
+        parts += [Tree(kind, chance.choice(known), form=f"<{kind} constant>") for _ in range(2)]
+        return Tree("bool", chance.choice(_EDGES), tuple(parts))
+
     @property
     def samples(self) -> dict[str, list[str]]:
         """Constants that rows have."""
         found: dict[str, list[str]] = {}
         for leaf in self.leaves:
-            for kind in NUMBERS if leaf.kind in NUMBERS else TIMES if leaf.kind in TIMES else (leaf.kind,):
+            for kind in _kindred(leaf.kind):
                 texts = [constant_of(kind, value) for value in self.rows.column(leaf.name)]
                 found.setdefault(kind, []).extend(text for text in texts if text is not None)
         return found
+
+
+def _kindred(kind: str) -> tuple[str, ...]:
+    """The families that a value can be written in as well."""
+    return NUMBERS if kind in NUMBERS else TIMES if kind in TIMES else (kind,)
 
 
 def constant_of(kind: str, scalar: pa.Scalar) -> str | None:

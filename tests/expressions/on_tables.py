@@ -20,7 +20,7 @@ from tests.expressions.spark_route import SparkRoute
 from tests.expressions.touched import Check, marked, touched
 from tests.expressions.tree import Tree
 
-SCANS, DELETES, UPDATES = 80, 2, 2
+SCANS, EDGES, DELETES, UPDATES = 60, 40, 2, 2
 
 
 def check_lake(oracle: SparkOracle, seed: int) -> Iterator[Check]:
@@ -31,6 +31,7 @@ def check_lake(oracle: SparkOracle, seed: int) -> Iterator[Check]:
     chance = random.Random(f"conditions {seed}")
     samples = lake.samples
     trees = [condition(chance, lake.leaves, samples) for _ in range(SCANS)]
+    trees += [lake.edge(chance) for _ in range(EDGES)]
     oracle.load(lake.rows)
     usable: list[tuple[Tree, Answer]] = []
     for tree, answer in zip(trees, oracle.answers([tree.sql for tree in trees]), strict=True):
