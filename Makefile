@@ -32,6 +32,7 @@ demo: setup ## A tour of a table in a minute
 
 test: setup java ## Unit, golden, property and simulation tests
 	$(BIN)/python -m pytest tests -m "not interop and not slow" -n $(WORKERS) --dist loadfile -q
+	$(MAKE) test-parsers
 
 unit: setup ## The fast loop: unit tests without Spark
 	$(BIN)/python -m pytest tests/unit tests/test_layers.py tests/test_public_names.py -m "not slow" -n $(WORKERS) --dist loadfile -q
@@ -47,10 +48,11 @@ unit: setup ## The fast loop: unit tests without Spark
 	@touch $@
 
 test-parsers: setup .cache/parser-lowest/.ready .cache/parser-newest/.ready ## Expressions with the lowest and the newest sqlglot that are allowed
-	for parser in lowest newest; do PYTHONPATH=$(CURDIR)/.cache/parser-$$parser $(BIN)/python -m pytest tests/unit/expression -q || exit 1; done
+	for parser in lowest newest; do PYTHONPATH=$(CURDIR)/.cache/parser-$$parser $(BIN)/python -m pytest tests/unit/expression tests/expressions/test_known_answers.py -n $(WORKERS) --dist loadfile -q || exit 1; done
 
-torture: setup ## Random histories of writes and services for ten minutes, with new seeds
+torture: setup java ## Random histories, then random expressions beside Spark, ten minutes each, with new seeds
 	$(BIN)/python -m tests.model --seconds $${LAKEBED_MODEL_SECONDS:-600}
+	$(BIN)/python -m tests.expressions --seconds $${LAKEBED_EXPRESSION_SECONDS:-600} --go-on
 
 clusters: setup java ## The Spark round trip on local-cluster, standalone and Connect
 	$(BIN)/python -m pytest tests/spark/test_clusters.py -q
