@@ -15,6 +15,10 @@ from tests.expressions.spark_oracle import Answer
 from tests.expressions.tree import Tree
 
 
+CONDITIONS = ("boolean", "void")
+"""The types of values that can be conditions."""
+
+
 @dataclass(frozen=True)
 class Check:
     """A condition, how it was used and what came of it."""
@@ -27,7 +31,7 @@ class Check:
 def touched(lake: Lake, tree: Tree, answer: Answer, touch: Callable[[], list[str]], use: str) -> Verdict:
     """Keys that a use touched beside those whose condition is true."""
     assert answer.values is not None and answer.ok is not None
-    mask = pc.and_(answer.values.fill_null(False), answer.ok)
+    mask = pc.and_(answer.values.cast(pa.bool_()).fill_null(False), answer.ok)
     expected = keys_of(lake.rows, mask)
     try:
         found = touch()
