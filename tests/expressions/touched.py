@@ -14,7 +14,6 @@ from tests.expressions.lake import Lake, keys_of, show_row
 from tests.expressions.spark_oracle import Answer
 from tests.expressions.tree import Tree
 
-
 CONDITIONS = ("boolean", "void")
 """The types of values that can be conditions."""
 
