@@ -14,7 +14,7 @@ from tests.expressions.engine import FAILED
 from tests.expressions.grammar import condition
 from tests.expressions.lake import KEY, Lake, keys_of
 from tests.expressions.spark_oracle import Answer, SparkOracle
-from tests.expressions.touched import Check, marked, touched
+from tests.expressions.touched import CONDITIONS, Check, marked, touched
 from tests.expressions.tree import Tree
 
 MERGES = 3
@@ -33,7 +33,7 @@ def merges(oracle: SparkOracle, lake: Lake, chance: random.Random) -> Iterator[C
     trees = [condition(chance, sided, lake.samples) for _ in range(MERGES)]
     matched = replace(lake, rows=target)
     for tree, answer in zip(trees, oracle.answers([tree.sql for tree in trees]), strict=True):
-        if answer.refused is None and pc.all(answer.ok).as_py():
+        if answer.refused is None and answer.type in CONDITIONS and pc.all(answer.ok).as_py():
             yield Check("merge", tree, _merge(lake, matched, source, tree, answer))
     if lake.partition is not None:
         yield _moved(lake, source)

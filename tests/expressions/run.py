@@ -80,6 +80,7 @@ class Summary:
             self.findings[key].count += 1
         else:
             self.findings[key] = Finding(*key, tree.sql, part.sql, found.detail, replay, self.expressions)
+            print(f"{found.name}: {part.sql}  {found.detail}  {replay}", file=sys.stderr, flush=True)
 
 
 def trees(seed: int, count: int = CHUNK) -> list[Tree]:

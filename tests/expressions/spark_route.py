@@ -51,6 +51,6 @@ class SparkRoute:
 def _held_beside(found: Any, answer: Answer) -> Verdict:
     assert answer.values is not None
     values = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-    differs = pc.xor(values.fill_null(False), answer.values.fill_null(False))
+    differs = pc.xor(values.fill_null(False), answer.values.cast(pa.bool_()).fill_null(False))
     rows = pc.indices_nonzero(differs).to_pylist()
     return Verdict("column", f"differs in rows {rows[:5]}") if rows else Verdict("agrees")

@@ -45,7 +45,7 @@ def test_known_answers_are_those_of_spark(oracle: SparkOracle) -> None:
 
 def test_random_expressions_answer_as_spark_does(oracle: SparkOracle, capsys: pytest.CaptureFixture[str]) -> None:
     first = int(os.environ.get("LAKEBED_EXPRESSION_SEED", time.time_ns() // 1_000_000))
-    summary = run_for(oracle, first, seconds=float(os.environ.get("LAKEBED_EXPRESSION_SECONDS", "35")))
+    summary = run_for(oracle, first, seconds=float(os.environ.get("LAKEBED_EXPRESSION_SECONDS", "25")))
     report(summary)
     assert not summary.findings, capsys.readouterr().out
     assert summary.expressions

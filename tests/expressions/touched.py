@@ -14,6 +14,9 @@ from tests.expressions.lake import Lake, keys_of, show_row
 from tests.expressions.spark_oracle import Answer
 from tests.expressions.tree import Tree
 
+CONDITIONS = ("boolean", "void")
+"""The types of values that can be conditions."""
+
 
 @dataclass(frozen=True)
 class Check:
@@ -27,7 +30,7 @@ class Check:
 def touched(lake: Lake, tree: Tree, answer: Answer, touch: Callable[[], list[str]], use: str) -> Verdict:
     """Keys that a use touched beside those whose condition is true."""
     assert answer.values is not None and answer.ok is not None
-    mask = pc.and_(answer.values.fill_null(False), answer.ok)
+    mask = pc.and_(answer.values.cast(pa.bool_()).fill_null(False), answer.ok)
     expected = keys_of(lake.rows, mask)
     try:
         found = touch()
