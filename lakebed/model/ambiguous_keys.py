@@ -45,7 +45,7 @@ def refuse_ambiguous_keys(generator: KeyGenerator, rows: pa.RecordBatch) -> None
     if generator.allows_ambiguous or generator.function is not None:
         return
     fields = generator.key_fields
-    for name in fields:
+    for place, name in enumerate(fields):
         column = column_of(rows, name)
         if generator.logical_timestamps:
             _refuse_cut_times(column, f"the key column {name!r}")
@@ -55,7 +55,7 @@ def refuse_ambiguous_keys(generator: KeyGenerator, rows: pa.RecordBatch) -> None
         for mark, meaning in _MARKS.items():
             if text.has(mark):
                 raise _refused(f"the key column {name!r} holds {mark!r}, which keys have for {meaning}")
-        for following in fields[1:] if b"," in text.raw else ():
+        for following in _around(fields, place) if b"," in text.raw else ():
             value = text.first_with(f",{following}:")
             if value is not None:
                 raise _refused(
@@ -70,19 +70,32 @@ def refuse_ambiguous_paths(generator: KeyGenerator, rows: pa.RecordBatch, declar
     if generator.allows_ambiguous:
         return
     kinds = folders.types or (None,) * len(folders.fields)
-    for name, kind in zip(folders.fields, kinds, strict=True):
+    for place, (name, kind) in enumerate(zip(folders.fields, kinds, strict=True)):
         if kind == "TIMESTAMP":
             continue
         column = column_of(rows, name)
         if folders.logical_timestamps:
             _refuse_cut_times(column, f"the partition column {name!r}")
-        text = _Texts.of(column)
+        text, nullable = _Texts.of(column), _may_be_null(declared, name)
         if text is not None:
-            _refuse_text(folders, name, text, nullable=_may_be_null(declared, name))
+            _refuse_text(folders, place, text, nullable=nullable)
+        elif nullable and _is_binary(column.type) and pc.any(pc.equal(pc.binary_length(column), 0)).as_py():
+            raise _refused(
+                f"the partition column {name!r} holds empty bytes, whose folder is that for null", "Write null instead,"
+            )
 
 
-def _refuse_text(folders: PartitionFields, name: str, text: _Texts, *, nullable: bool) -> None:
-    where = f"the partition column {name!r}"
+def _around(fields: tuple[str, ...], place: int) -> tuple[str, ...]:
+    """The columns whose beginning a value must not look like: its own, and that of the next one.
+
+    A text of values without these is read in one way only: the first place where a reading differs would have to lie in
+    such a value, or every later column would have to begin one value later than it does, and there are not enough.
+    """
+    return fields[max(place, 1) : place + 2]
+
+
+def _refuse_text(folders: PartitionFields, place: int, text: _Texts, *, nullable: bool) -> None:
+    where = f"the partition column {folders.fields[place]!r}"
     if text.has(DEFAULT_PARTITION):
         raise _refused(f"{where} holds {DEFAULT_PARTITION!r}, the name of the folder for null", "Write null instead,")
     if nullable and text.has(""):
@@ -95,7 +108,7 @@ def _refuse_text(folders: PartitionFields, name: str, text: _Texts, *, nullable:
             f"{where} holds {_shown(control)}, with a control character, which object stores take in no path",
             "Make the table with hoodie.datasource.write.partitionpath.urlencode=true, clean the column,",
         )
-    for cut in _cuts(folders):
+    for cut in _cuts(folders, place):
         value = text.first_with(cut)
         if value is not None:
             raise _refused(
@@ -104,12 +117,15 @@ def _refuse_text(folders: PartitionFields, name: str, text: _Texts, *, nullable:
             )
 
 
-def _cuts(folders: PartitionFields) -> tuple[str, ...]:
+def _cuts(folders: PartitionFields, place: int) -> tuple[str, ...]:
     """What in a value looks like the end of it."""
-    if folders.slash_dates and len(folders.fields) == 1:
-        return ("/",)
-    following = folders.fields[1:]
-    return tuple(f"/{name}=" for name in following) if folders.hive_style else ("/",) * bool(following)
+    if len(folders.fields) == 1:
+        return ("/",) if folders.slash_dates else ()
+    return tuple(f"/{name}=" for name in _around(folders.fields, place)) if folders.hive_style else ("/",)
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _refuse_cut_times(column: Any, what: str) -> None:

@@ -106,7 +106,9 @@ def _value_text(name: str, segment: str, config: TableConfig) -> str | None:
 
 def _stats(text: str, data_type: pa.DataType) -> ColumnStats | None:
     is_text = pa.types.is_string(data_type) or pa.types.is_large_string(data_type)
-    if text == DEFAULT_PARTITION:  # of a text column also the empty text
+    if text == DEFAULT_PARTITION:  # of a text column also the empty text, and of a binary one the empty bytes
+        if pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type):
+            return None
         return _EMPTY if is_text else ColumnStats(null_count=1, rows=1)
     value = text if is_text else _typed(text, data_type)
     return None if value is None else ColumnStats(value, value, null_count=0, rows=1)

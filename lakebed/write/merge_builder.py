@@ -110,7 +110,7 @@ def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
             source,
             meeting,
             clauses,
-            nullable,
+            own,
             columns,
             generator,
             moves=bool(config.partition_fields) and not index.kind.is_global,

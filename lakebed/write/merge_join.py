@@ -251,16 +251,27 @@ class MergeJoin:
 
     # ------------------------------------------------------------------ keys of the source
     def _key_texts(self, batch: pa.RecordBatch) -> pa.Array:
-        """By what a source row meets rows of the table; null where a column of it is null."""
-        whole = np.ones(batch.num_rows, np.bool_)
+        """By what a source row meets rows of the table; null where a column of it is null.
+
+        Where no row of a table can have it, the empty text meets nothing either: as all there is of a key, and in a
+        partition column whose empty text lies in the folder for null.
+        """
+        whole, has_key = np.ones(batch.num_rows, np.bool_), np.zeros(batch.num_rows, np.bool_)
         columns = {}
         for name, given in self.meeting.columns.items():
             kind = self.own.field(name).type
             column, equal = as_table_values(batch.column(given), kind)
             whole &= equal
+            filled = equal
             if pa.types.is_string(kind):
-                whole &= truths(pc.fill_null(pc.greater(pc.binary_length(column), 0), False))
+                filled = truths(pc.fill_null(pc.greater(pc.binary_length(column), 0), False))
+            if name in self.generator.key_fields:
+                has_key |= filled
+            if name in self.generator.partition.fields and self.own.field(name).nullable:
+                whole &= filled
             columns[name] = column
+        if not self.meeting.columns.keys().isdisjoint(self.generator.key_fields):
+            whole &= has_key
         kept = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)).filter(bool_array(whole))
         refuse_ambiguous_keys(self.generator, kept)
         kept = with_one_zero(kept, floats_of(kept.schema, kept.schema.names))

@@ -234,3 +234,53 @@ def test_a_misnamed_column_names_no_partition() -> None:
         t.delete_partitions(["country=eu"])
     t.delete_partitions(["p=eu"])
     assert t.scan().count() == 0
+
+
+# ---------------------------------------------------------------------- in other doors and types
+@pytest.mark.parametrize("value", [("1", "2", "x,b:y"), ("1,c:0", "2", "x"), ("1", "2", ",a:3")])
+def test_what_only_looks_like_another_column_is_a_value(value: tuple[str, str, str]) -> None:
+    """It takes the beginning of the own or of the next column for another reading."""
+    schema = pa.schema([(name, pa.string()) for name in "abc"])
+    target = make(schema=schema, record_key=["a", "b", "c"], partition_by=None, ordering=None)
+    target.upsert(pa.Table.from_pylist([dict(zip("abc", value, strict=True))], schema=schema))
+    assert target.scan().to_arrow().select(["a", "b", "c"]).to_pylist() == [dict(zip("abc", value, strict=True))]
+
+
+@pytest.mark.parametrize("value", [("1,b:", "2", "3"), ("1", "2,b:", "3"), ("1", "2,c:", "3"), ("1", "2", ",c:3")])
+def test_what_may_be_read_as_other_columns_is_refused(value: tuple[str, str, str]) -> None:
+    schema = pa.schema([(name, pa.string()) for name in "abc"])
+    target = make(schema=schema, record_key=["a", "b", "c"], partition_by=None, ordering=None)
+    with pytest.raises(lakebed.InvalidRequest, match="same record key"):
+        target.upsert(pa.Table.from_pylist([dict(zip("abc", value, strict=True))], schema=schema))
+
+
+def test_empty_bytes_and_null_do_not_share_a_folder() -> None:
+    schema = pa.schema([("a", pa.int64()), ("p", pa.binary())])
+    target = make(schema=schema, record_key="a", partition_by="p", ordering=None)
+    both = pa.Table.from_pylist([{"a": 1, "p": b""}, {"a": 2, "p": None}, {"a": 3, "p": b"a"}], schema=schema)
+    with pytest.raises(lakebed.InvalidRequest, match="empty bytes"):
+        target.upsert(both)
+    target.upsert(both, options=ALLOW)
+    found = {where: target.scan(filter=where).to_arrow()["a"].to_pylist() for where in ("p = X''", "p IS NULL")}
+    assert found == {"p = X''": [1], "p IS NULL": [2]}
+    assert sorted(target.scan(filter="p != X'62'").to_arrow()["a"].to_pylist()) == [1, 3]
+
+
+def test_a_merge_meets_empty_texts_of_composite_keys() -> None:
+    target = composite()
+    target.upsert(rows(("", "x")))
+    new = pa.table([["", "y"], ["x", ""], [7, 8]], schema=SCHEMA)
+    on = "t.a = s.a AND t.b = s.b"
+    target.merge(new, on=on).when_not_matched_insert_all().execute()
+    assert sorted(target.scan().to_arrow()["v"].to_pylist()) == [0, 8]
+    target.merge(new, on=on).when_matched_delete().execute()
+    assert target.scan().to_arrow().num_rows == 0
+
+
+def test_a_merge_meets_empty_texts_of_a_partition_that_is_never_null() -> None:
+    schema = pa.schema([pa.field("a", pa.int64()), pa.field("p", pa.string(), nullable=False)])
+    target = make(schema=schema, record_key="a", partition_by="p", ordering=None)
+    target.upsert(pa.Table.from_pylist([{"a": 1, "p": ""}, {"a": 2, "p": "q"}], schema=schema))
+    gone = pa.Table.from_pylist([{"a": 1, "p": ""}], schema=schema)
+    target.merge(gone, on="t.a = s.a AND t.p = s.p").when_matched_delete().execute()
+    assert target.scan().to_arrow()["a"].to_pylist() == [2]
