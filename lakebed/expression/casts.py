@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from lakebed.expression import text_casts
 from lakebed.expression.decimals import of_digits, rescaled, to_decimal, truncated, unscaled, valid
-from lakebed.expression.failures import Bools, RowFailure, checked
+from lakebed.expression.failures import Bools, checked
 from lakebed.expression.types import (
     BIGINT,
     BINARY,
@@ -52,6 +52,8 @@ from lakebed.model.java_text import java_floats
 _MICROS = 1_000_000
 _SECONDS_DIGITS = 12
 """Whole digits of a decimal that counts seconds; beyond, Spark overflows unnoticed."""
+_MOST_DAYS = (2**63 - 1) // (86_400 * _MICROS)
+"""Days before and after 1970 that are timestamps."""
 _USE_TRY_CAST = "Use try_cast, which gives null."
 
 
@@ -105,13 +107,18 @@ def _kernel(source: pa.DataType, target: pa.DataType) -> Callable[[Any, pa.DataT
 
 
 def _plain(array: Any, target: pa.DataType, lenient: bool) -> pa.Array:
-    """Between dates and times, and text to binary: Arrow's own, which reckons in UTC and cuts the time of day."""
-    try:
+    """Between dates and times, and text to binary: Arrow's own, which reckons in UTC and cuts the time of day.
+
+    Days may be farther from 1970 than 64 bits of microseconds reach; nothing else can fail.
+    """
+    if array.type != DATE:
         return array.cast(target, safe=target != DATE)
-    except pa.ArrowInvalid as error:
-        if lenient:
-            raise RowFailure(f"{error} (under try_cast as well)", None) from error
-        raise RowFailure(str(error), _USE_TRY_CAST) from error
+    days = np.asarray(array.cast(pa.int32()).fill_null(0))
+    bad: Bools = np.abs(days.astype(np.int64)) > _MOST_DAYS
+    if bad.any():
+        near = pc.if_else(pa.array(bad), pa.scalar(None, DATE), array)
+        return checked(near.cast(target), bad, array, lenient, _overflow(target), _USE_TRY_CAST)
+    return array.cast(target)
 
 
 def _to_boolean(array: Any, _: pa.DataType, __: bool) -> pa.Array:
