@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.expression import text_casts
-from lakebed.expression.decimals import of_digits, rescaled, to_decimal, truncated, unscaled, valid
+from lakebed.expression.decimals import nearest_units, of_digits, rescaled, to_decimal, truncated, unscaled, valid
 from lakebed.expression.failures import Bools, checked
 from lakebed.expression.types import (
     BIGINT,
@@ -202,16 +202,20 @@ def _to_decimal(array: Any, target: pa.DataType, lenient: bool) -> pa.Array:
 
 def _float_to_decimal(array: Any, target: pa.DataType, lenient: bool) -> pa.Array:
     """The digits that Java prints for a double; NaN and infinity have none and are null."""
-    texts = java_floats(array.cast(DOUBLE))
-    finite = np.asarray(pc.fill_null(pc.is_finite(array), False))
-    numbers = np.zeros(len(array), object)
-    bad = np.zeros(len(array), np.bool_)
-    for row in np.flatnonzero(finite):
-        number = of_digits(texts[int(row)].as_py(), target.scale, target.precision)
-        bad[row] = number is None
-        numbers[row] = number or 0
-    found, _ = to_decimal(numbers, finite & ~bad, target)
-    return checked(found, bad, array, lenient, _overflow(target), _USE_TRY_CAST)
+    doubles = np.asarray(array.cast(DOUBLE).fill_null(0.0))
+    finite = np.isfinite(doubles) & valid(array)
+    units, sure = nearest_units(doubles, target.scale)
+    numbers = np.where(doubles < 0, -units, units).astype(np.int64)
+    bad = units >= 10.0**target.precision
+    hard = np.flatnonzero(finite & ~sure)
+    if len(hard):
+        numbers = numbers.astype(object)
+        texts = java_floats(pa.array(doubles[hard])).to_pylist()
+        found = [of_digits(text, target.scale, target.precision) for text in texts]
+        bad[hard] = [number is None for number in found]
+        numbers[hard] = [number or 0 for number in found]
+    value, _ = to_decimal(numbers, finite & ~bad, target)
+    return checked(value, bad, array, lenient, _overflow(target), _USE_TRY_CAST)
 
 
 # --- seconds ----------------------------------------------------------------------------------------------------------
