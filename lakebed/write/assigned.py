@@ -49,7 +49,7 @@ def assigned(expression: Expression, batch: pa.RecordBatch, column: pa.Field) ->
     except (pa.ArrowException, RowFailure) as error:
         raise InvalidRequest(
             f"{expression.to_sql()!r} does not fit the column {column.name!r}: {error}",
-            hint=error.hint if isinstance(error, RowFailure) else None,
+            hint=error.hint if isinstance(error, RowFailure) else "Write a cast, or round(...), where digits may go.",
         ) from None
 
 

@@ -82,6 +82,8 @@ def test_the_refusal_names_the_way_out() -> None:
     t = filled()
     with pytest.raises(InvalidRequest, match=r"1.239 is not kept as DECIMAL\(5, 2\).*cast\(... as DECIMAL\(5, 2\)\)"):
         t.update({"d": "1.239D"})
+    with pytest.raises(InvalidRequest, match=r"column 'd'.*Write a cast, or round"):
+        t.update({"d": "1.239"})
     t.update({"d": "cast(1.239D as decimal(5, 2))", "g": "cast(v as double)", "f": "cast(1e300 as float)"})
     assert values(t, "d", "g", "f") == [
         (Decimal("1.24"), float(2**53), float("inf")),
