@@ -1,18 +1,17 @@
 """Numbers in the type of a column, without loss: what an assignment does where no cast is written.
 
     to         from: whole, decimal(p, 0)   decimal                    double                  float
-    float      equal                        with its digits            nearest, finite stays   -
-    double     equal                        with its digits            -                       equal
+    float      equal                        nearest                    nearest, finite stays   -
+    double     equal                        nearest                    -                       equal
     decimal    equal                        equal (Arrow's own)        with its digits         with its digits
     whole      equal (Arrow's own)          equal (Arrow's own)        equal (Arrow's own)     equal (Arrow's own)
 
-A fraction such as 0.1 has no equal in binary: it keeps its digits when it comes back out of the other type as it was.
-A double in a FLOAT column is the one exception: whoever has such a column takes its seven digits for what they are.
+A fraction such as 0.1 has no equal in binary: FLOAT and DOUBLE columns take the nearest number, as for a constant.
+A floating number keeps its digits in a decimal when it comes back out of it as it was.
 """
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.expression.casts import cast
-from lakebed.expression.decimals import unscaled, valid
+from lakebed.expression.decimals import unscaled
 from lakebed.expression.failures import Bools, checked
 from lakebed.expression.types import DOUBLE, FLOAT, is_decimal, is_whole, sql_name, sql_type_of
-
-_SURE_DIGITS = {FLOAT: 6, DOUBLE: 15}
-"""Decimals of so many digits come back out of the type as they were."""
-_MOST_SURE_SCALE = 22
 
 
 def exact_number(array: Any, target: pa.DataType) -> pa.Array:
@@ -52,8 +47,7 @@ def _lost(array: Any, value: Any) -> Bools | None:
     if is_whole(source) or (is_decimal(source) and source.scale == 0):
         return _other_whole(array, value)
     if is_decimal(source):
-        sure = source.precision <= _SURE_DIGITS[target] and source.scale <= _MOST_SURE_SCALE
-        return None if sure else _other_digits(array, value)
+        return None
     if is_decimal(target):
         return ~_true(pc.equal(cast(value, source), array))
     return _true(pc.and_(pc.is_finite(array), pc.is_inf(value)))
@@ -68,16 +62,6 @@ def _other_whole(array: Any, value: Any) -> Bools:
     least = -(2.0**63)
     found: Bools = np.where(np.abs(floats) >= -least, least, floats).astype(np.int64) != numbers
     return found
-
-
-def _other_digits(array: Any, value: Any) -> Bools:
-    """Decimals that the float does not give back, neither by the digits that are printed for it nor as it is."""
-    bad: Bools = ~_true(pc.equal(cast(value, array.type, lenient=True), array)) & valid(array)
-    for row in np.flatnonzero(bad):
-        bad[row] = Decimal(value[int(row)].as_py()) != array[int(row)].as_py()
-        if bad[row]:
-            break
-    return bad
 
 
 def _true(found: Any) -> Bools:
