@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.expression import text_casts
-from lakebed.expression.decimals import of_digits, rescaled, to_decimal, truncated, unscaled, valid
-from lakebed.expression.failures import Bools, RowFailure, checked
+from lakebed.expression.decimals import nearest_units, of_digits, rescaled, to_decimal, truncated, unscaled, valid
+from lakebed.expression.failures import Bools, checked
 from lakebed.expression.types import (
     BIGINT,
     BINARY,
@@ -52,6 +52,8 @@ from lakebed.model.java_text import java_floats
 _MICROS = 1_000_000
 _SECONDS_DIGITS = 12
 """Whole digits of a decimal that counts seconds; beyond, Spark overflows unnoticed."""
+_MOST_DAYS = (2**63 - 1) // (86_400 * _MICROS)
+"""Days before and after 1970 that are timestamps."""
 _USE_TRY_CAST = "Use try_cast, which gives null."
 
 
@@ -105,13 +107,18 @@ def _kernel(source: pa.DataType, target: pa.DataType) -> Callable[[Any, pa.DataT
 
 
 def _plain(array: Any, target: pa.DataType, lenient: bool) -> pa.Array:
-    """Between dates and times, and text to binary: Arrow's own, which reckons in UTC and cuts the time of day."""
-    try:
+    """Between dates and times, and text to binary: Arrow's own, which reckons in UTC and cuts the time of day.
+
+    Days may be farther from 1970 than 64 bits of microseconds reach; nothing else can fail.
+    """
+    if array.type != DATE:
         return array.cast(target, safe=target != DATE)
-    except pa.ArrowInvalid as error:
-        if lenient:
-            raise RowFailure(f"{error} (under try_cast as well)", None) from error
-        raise RowFailure(str(error), _USE_TRY_CAST) from error
+    days = np.asarray(array.cast(pa.int32()).fill_null(0))
+    bad: Bools = np.abs(days.astype(np.int64)) > _MOST_DAYS
+    if bad.any():
+        near = pc.if_else(pa.array(bad), pa.scalar(None, DATE), array)
+        return checked(near.cast(target), bad, array, lenient, _overflow(target), _USE_TRY_CAST)
+    return array.cast(target)
 
 
 def _to_boolean(array: Any, _: pa.DataType, __: bool) -> pa.Array:
@@ -195,16 +202,20 @@ def _to_decimal(array: Any, target: pa.DataType, lenient: bool) -> pa.Array:
 
 def _float_to_decimal(array: Any, target: pa.DataType, lenient: bool) -> pa.Array:
     """The digits that Java prints for a double; NaN and infinity have none and are null."""
-    texts = java_floats(array.cast(DOUBLE))
-    finite = np.asarray(pc.fill_null(pc.is_finite(array), False))
-    numbers = np.zeros(len(array), object)
-    bad = np.zeros(len(array), np.bool_)
-    for row in np.flatnonzero(finite):
-        number = of_digits(texts[int(row)].as_py(), target.scale, target.precision)
-        bad[row] = number is None
-        numbers[row] = number or 0
-    found, _ = to_decimal(numbers, finite & ~bad, target)
-    return checked(found, bad, array, lenient, _overflow(target), _USE_TRY_CAST)
+    doubles = np.asarray(array.cast(DOUBLE).fill_null(0.0))
+    finite = np.isfinite(doubles) & valid(array)
+    units, sure = nearest_units(doubles, target.scale)
+    numbers = np.where(doubles < 0, -units, units).astype(np.int64)
+    bad = units >= 10.0**target.precision
+    hard = np.flatnonzero(finite & ~sure)
+    if len(hard):
+        numbers = numbers.astype(object)
+        texts = java_floats(pa.array(doubles[hard])).to_pylist()
+        found = [of_digits(text, target.scale, target.precision) for text in texts]
+        bad[hard] = [number is None for number in found]
+        numbers[hard] = [number or 0 for number in found]
+    value, _ = to_decimal(numbers, finite & ~bad, target)
+    return checked(value, bad, array, lenient, _overflow(target), _USE_TRY_CAST)
 
 
 # --- seconds ----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from lakebed.expression.failures import Bools
 Unscaled: TypeAlias = Any
 """An array of int64, or of Python's integers."""
 MACHINE_DIGITS = 18
+_EXACT_POWER = 22
+_EXACT_NUMBER = 2.0**40
 
 
 def unscaled(array: Any) -> Unscaled:
@@ -108,3 +110,17 @@ def of_digits(text: str, scale: int, most: int) -> int | None:
     quotient, rest = divmod(number, power)
     quotient += rest * 2 >= power
     return sign * quotient if quotient < int(10**most) else None
+
+
+def nearest_units(numbers: Any, scale: int) -> tuple[Any, Bools]:
+    """The sizes of doubles in units of 10^-scale, halves up, and where that is sure to go by the digits Java prints.
+
+    The digits differ from the binary number by less than its last place: far from a half, machine arithmetic decides.
+    """
+    if not 0 <= scale <= _EXACT_POWER:
+        return np.zeros(len(numbers)), np.zeros(len(numbers), np.bool_)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = np.abs(numbers) * 10.0**scale
+        distance = np.abs(scaled - np.floor(scaled) - 0.5)
+        sure: Bools = (scaled < _EXACT_NUMBER) & (distance > scaled * 2.0**-50)
+    return np.floor(np.where(sure, scaled, 0) + 0.5), sure

@@ -39,4 +39,4 @@ def shown(value: pa.Scalar) -> Any:
     try:
         return value.as_py()
     except (ValueError, OverflowError):
-        return str(value.type)
+        return f"{value.type} {value.value}" if hasattr(value, "value") else str(value.type)

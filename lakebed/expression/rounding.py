@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.expression.casts import cast
-from lakebed.expression.decimals import Unscaled, of_digits, rescaled, to_decimal, unscaled, valid
+from lakebed.expression.decimals import Unscaled, nearest_units, of_digits, rescaled, to_decimal, unscaled, valid
 from lakebed.expression.failures import RowFailure
 from lakebed.expression.types import (
     BIGINT,
@@ -24,8 +24,8 @@ from lakebed.expression.types import (
 )
 from lakebed.model.java_text import java_floats
 
-_EXACT_POWER = 22
-_EXACT_NUMBER = 2.0**40
+_BELOW_FLOAT = 2**29 - 1
+"""The bits of a double that a float has no place for."""
 
 
 def rounded_type(data_type: pa.DataType, digits: int) -> pa.DataType:
@@ -70,14 +70,12 @@ def _whole(array: Any, digits: int) -> pa.Array:
 def _floating(array: Any, digits: int) -> pa.Array:
     """Where the binary number is far from a half, machine arithmetic is exact; elsewhere its printed digits decide."""
     numbers = np.asarray(pc.fill_null(array.cast(DOUBLE), 0.0))
-    with np.errstate(over="ignore", invalid="ignore"):
-        factor = 10.0 ** min(abs(digits), 300)
-        scaled = np.abs(numbers) * factor if digits >= 0 else np.abs(numbers) / factor
-        distance = np.abs(scaled - np.floor(scaled) - 0.5)
     finite = np.isfinite(numbers)
-    easy = finite & (scaled < _EXACT_NUMBER) & (distance > np.where(finite, scaled, 0) * 2.0**-50)
-    easy &= bool(array.type == DOUBLE and 0 <= digits <= _EXACT_POWER)
-    found = np.where(finite, np.copysign(np.floor(np.where(easy, scaled, 0) + 0.5) / factor, numbers), numbers)
+    units, easy = nearest_units(numbers, digits)
+    nearest = units / 10.0 ** max(digits, 0) if easy.any() else units
+    if array.type == FLOAT:  # a double halfway between two floats may not have been halfway before it was rounded
+        easy &= (nearest.view(np.int64) & _BELOW_FLOAT) != (_BELOW_FLOAT + 1) // 2
+    found = np.where(finite, np.copysign(np.where(easy, nearest, 0), numbers), numbers)
     found = np.where(finite, found + 0.0, found)  # a rounded zero has no sign
     hard = np.flatnonzero(finite & ~easy)
     result = pa.array(found.astype(array.type.to_pandas_dtype()), array.type, mask=~valid(array))

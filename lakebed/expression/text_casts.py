@@ -54,6 +54,9 @@ _TIME = r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{0,9}))?%s)?)?"
 _ZONE = r"(Z|UTC|GMT|(?:UTC|GMT)?[+-](?:[0-9]{1,2}(?::[0-9]{1,2})?|[0-9]{4}))?"
 _TIMESTAMP = re.compile(_DATE % rf"[ T](?:{_TIME % (' ?' + _ZONE)})?")
 _TIME_ONLY = re.compile(_TIME % "")
+_PLAIN_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_PLAIN_TIMESTAMP = _PLAIN_DATE + r"[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?\z"
+_PLAIN = {DATE: _PLAIN_DATE + r"\z", TIMESTAMP: _PLAIN_TIMESTAMP, TIMESTAMP_NTZ: _PLAIN_TIMESTAMP}
 _HINT = "Use try_cast, which gives null."
 _DAY = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
@@ -75,7 +78,21 @@ def parse(array: Any, target: pa.DataType, lenient: bool) -> pa.Array:
         TIMESTAMP_NTZ: lambda text: _micros(text, zoned=False),
         TIME: _time_of_day,
     }
+    if target in _PLAIN:
+        return _plain_first(array, target, readers[target], lenient)
     return _distinct(array, target, readers[target], lenient)
+
+
+def _plain_first(array: Any, target: pa.DataType, read: Callable[[str], Any], lenient: bool) -> pa.Array:
+    """Arrow reads the usual form of dates and times, in which it agrees with Spark; the reader gets what is left."""
+    plain = pc.fill_null(pc.match_substring_regex(array, _PLAIN[target]), False)
+    try:
+        found = pc.if_else(plain, array, pa.scalar(None, TEXT)).cast(DATE if target == DATE else TIMESTAMP_NTZ)
+    except pa.ArrowInvalid:  # no such day or hour
+        return _distinct(array, target, read, lenient)
+    rest = pc.if_else(plain, pa.scalar(None, TEXT), array)
+    found = found.cast(target)
+    return found if rest.null_count == len(rest) else pc.coalesce(found, _distinct(rest, target, read, lenient))
 
 
 def _complaint(target: pa.DataType) -> str:

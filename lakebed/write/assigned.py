@@ -7,6 +7,7 @@ import pyarrow as pa
 from lakebed.config.options import TableConfig
 from lakebed.errors import InvalidRequest
 from lakebed.expression.casts import can_cast, cast
+from lakebed.expression.exact import exact_number
 from lakebed.expression.failures import RowFailure
 from lakebed.expression.predicate import Expression, parse_expression
 from lakebed.expression.types import TIMESTAMP, is_decimal, is_floating, is_number, sql_name, sql_type_of
@@ -42,15 +43,20 @@ def assigned(expression: Expression, batch: pa.RecordBatch, column: pa.Field) ->
     value = expression.evaluate(batch)
     source, target = sql_type_of(value.type), sql_type_of(column.type)
     try:
-        if source is not None and target is not None and _is_converted(source, target):
-            value = cast(value, target)
+        if source is not None and target is not None:
+            value = _converted(value, source, target)
         return cast_column(value, column.type)
     except (pa.ArrowException, RowFailure) as error:
-        raise InvalidRequest(f"{expression.to_sql()!r} does not fit the column {column.name!r}: {error}") from None
+        raise InvalidRequest(
+            f"{expression.to_sql()!r} does not fit the column {column.name!r}: {error}",
+            hint=error.hint if isinstance(error, RowFailure) else "Write a cast, or round(...), where digits may go.",
+        ) from None
 
 
-def _is_converted(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether the language's cast applies, not Arrow's, which keeps every digit of a number or fails."""
-    if is_number(source) and is_number(target):
-        return is_floating(target) or (is_floating(source) and is_decimal(target))
-    return True
+def _converted(value: pa.Array, source: pa.DataType, target: pa.DataType) -> pa.Array:
+    """The language's cast, which for numbers must lose nothing; left to Arrow's, which fails then, where that does."""
+    if not (is_number(source) and is_number(target)):
+        return cast(value, target)
+    if is_floating(target) or (is_decimal(target) and not is_decimal(source)):
+        return exact_number(value, target)
+    return value

@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.errors import InvalidRequest
 from lakebed.expression.casts import can_cast, cast, keeps_values
 from lakebed.expression.comparison import compare
-from lakebed.expression.types import common_type, sql_type_of
+from lakebed.expression.failures import RowFailure
+from lakebed.expression.types import common_type, sql_name, sql_type_of
 from lakebed.merge.vectors import Bools, truths
 
 
@@ -30,17 +32,27 @@ def can_meet(table: pa.DataType, source: pa.DataType) -> bool:
 
 
 def as_table_values(column: Any, kind: pa.DataType) -> tuple[pa.Array, Bools]:
-    """The column in the table's type, and where that is equal to what it was; null is equal to nothing."""
+    """The column in the table's type, and where that is equal to what it was; null is equal to nothing.
+
+    Nor is a value that the type of the comparison does not reach, such as a day beyond all timestamps.
+    """
     one, other = sql_type_of(kind), sql_type_of(column.type)
     if one is None or other is None:
         return column, truths(pc.is_valid(column))
-    own = cast(column, one, lenient=True)
-    own = own if kind == one else own.cast(kind, safe=False)
-    if column.type == kind:
-        return own, truths(pc.is_valid(own))
-    common = common_type([one, other])
-    assert common is not None
-    return own, truths(pc.fill_null(compare("=", cast(own, common), cast(column, common)), False))
+    try:
+        own = cast(column, one, lenient=True)
+        own = own if kind == one else own.cast(kind, safe=False)
+        if column.type == kind:
+            return own, truths(pc.is_valid(own))
+        common = common_type([one, other])
+        assert common is not None
+        sides = cast(own, common, lenient=True), cast(column, common, lenient=True)
+    except (RowFailure, pa.ArrowException) as error:
+        raise InvalidRequest(
+            f"a key of the source cannot be compared with {sql_name(one)}: {error}",
+            hint="Cast the column of the source to the type of the table's column first.",
+        ) from error
+    return own, truths(pc.fill_null(compare("=", *sides), False))
 
 
 def floats_of(schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:

@@ -370,3 +370,14 @@ def test_what_fails_on_a_row_that_is_taken_is_an_error() -> None:
     assert "overflow" in failed("id + 1", id=[2**31 - 1])
     assert "overflow" in failed("-id", id=[-(2**31)])
     assert values("n / id", n=[None], id=[0]) == [None]
+
+
+def test_a_day_beyond_all_timestamps_failed_under_try_cast() -> None:
+    days = [2**31 - 1, -(2**31), 106_751_992, 19_723, None]
+    rows = batch(id=[0] * 5).set_column(5, SCHEMA.field("day"), pa.array(days, pa.int32()).cast(pa.date32()))
+    for target in ("timestamp", "timestamp_ntz"):
+        found = parse_expression(f"try_cast(day as {target})", SCHEMA).evaluate(rows)
+        assert found.is_valid().to_pylist() == [False, False, False, True, False]
+        assert found.cast(pa.int64())[3].as_py() == 19_723 * 86_400_000_000
+        with pytest.raises(InvalidRequest, match=f"2147483647' does not fit into {target.upper()}.*try_cast"):
+            parse_expression(f"cast(day as {target})", SCHEMA).evaluate(rows)
