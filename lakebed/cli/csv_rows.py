@@ -62,9 +62,11 @@ def read_csv(path: Path, wanted: RowColumns) -> pa.RecordBatchReader:
     schema = wanted.stream_schema([reader.schema.field(name) for name in new])
 
     def batches() -> Iterator[pa.RecordBatch]:
+        start = 1
         for batch in reader:
-            columns = [_column(batch, item, is_new=item.name in new, fill=wanted.missing_as_null) for item in schema]
+            columns = [_column(batch, item, start, fill=wanted.missing_as_null) for item in schema]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            start += batch.num_rows
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
@@ -88,14 +90,19 @@ def _cells(column: Any, item: pa.Field) -> Any:
     return pa.array([None if v is None else json.dumps(v, ensure_ascii=False) for v in values], pa.string())
 
 
-def _column(batch: pa.RecordBatch, item: pa.Field, *, is_new: bool, fill: bool) -> Any:
+def _column(batch: pa.RecordBatch, item: pa.Field, start: int, *, fill: bool) -> Any:
+    """A column in its type; `start` is the number of the first row, from 1."""
     if item.name not in batch.schema.names:
         return pa.nulls(batch.num_rows, item.type)
     cells = batch.column(item.name)
-    if is_new or is_plain(item.type):
-        return cells if is_new else from_text(cells, item.type, item.name)
-    try:
-        values = [None if cell is None else parse_json(cell) for cell in cells.to_pylist()]
-    except ValueError as error:
-        raise InvalidRequest(f"the column {item.name!r} is {item.type}, JSON in CSV: {error}") from None
+    if cells.type.equals(item.type) or is_plain(item.type):
+        return cells if cells.type.equals(item.type) else from_text(cells, item.type, item.name)
+    values = [_parsed(cell, item, start + at) for at, cell in enumerate(cells.to_pylist())]
     return array_of(values, item.type, item.name, fill=fill)
+
+
+def _parsed(cell: str | None, item: pa.Field, row: int) -> Any:
+    try:
+        return None if cell is None else parse_json(cell)
+    except ValueError as error:
+        raise InvalidRequest(f"row {row}: the column {item.name!r} is {item.type}, JSON in CSV: {error}") from None
