@@ -135,9 +135,7 @@ def _guessed(path: Path, name: str, values: list[Any]) -> pa.DataType:
     try:
         return pa.array([_floats(value) for value in values]).type
     except (pa.ArrowException, OverflowError, RecursionError) as error:
-        raise InvalidRequest(
-            f"the values of the new column {name!r} of {path} have no type in common: {error}"
-        ) from None
+        raise InvalidRequest(f"the new column {name!r} of {path} has no type for all its values: {error}") from None
 
 
 def _floats(value: Any) -> Any:
