@@ -44,7 +44,7 @@ def read_json(path: Path, wanted: RowColumns) -> pa.RecordBatchReader:
     first = next(blocks, (1, []))
     found = list(dict.fromkeys(chain.from_iterable(first[1])))
     new = wanted.new_names(found, path) if first[1] else []
-    guessed = {name: _guessed([row.get(name) for row in first[1]]) for name in new}
+    guessed = {name: _guessed(path, name, [row.get(name) for row in first[1]]) for name in new}
     schema = wanted.stream_schema([pa.field(name, kind) for name, kind in guessed.items()])
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -130,17 +130,17 @@ def _checked(path: Path, start: int, rows: list[Any]) -> list[Row]:
     return rows
 
 
-def _guessed(values: list[Any]) -> pa.DataType:
+def _guessed(path: Path, name: str, values: list[Any]) -> pa.DataType:
     """The type of a new column."""
     try:
         return pa.array([_floats(value) for value in values]).type
-    except pa.ArrowException as error:
-        raise InvalidRequest(f"the values of a new column have no type in common: {error}") from None
+    except (pa.ArrowException, OverflowError, RecursionError) as error:
+        raise InvalidRequest(f"the new column {name!r} of {path} has no type for all its values: {error}") from None
 
 
 def _floats(value: Any) -> Any:
-    """A value whose numbers are not taken for decimals."""
-    if isinstance(value, Decimal):
+    """A value whose numbers are not taken for decimals, nor for whole ones that no long holds."""
+    if isinstance(value, Decimal) or (type(value) is int and not -(2**63) <= value < 2**63):
         return float(value)
     if isinstance(value, list):
         return [_floats(item) for item in value]

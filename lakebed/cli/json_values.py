@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -27,6 +28,8 @@ from lakebed.model.schema_change import did_you_mean
 _JSON_NAMES = {bool: "a truth", int: "a number", float: "a number", Decimal: "a number", str: "text"}
 _JSON_NAMES |= {list: "a list", dict: "an object"}
 _NO_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+"""Brackets, and texts as a whole, since brackets inside them do not count."""
 
 
 def json_rows(batch: pa.RecordBatch | pa.Table, *, exact: bool = True) -> list[dict[str, Any]]:
@@ -70,14 +73,17 @@ def json_values(column: Any, name: str, *, exact: bool = True) -> list[Any]:
 def parse_json(text: str, *, keep_digits: bool = True) -> Any:
     """A JSON text; numbers keep their digits, for decimals, and a bare `NaN` or `Infinity` becomes its text."""
     digits = Decimal if keep_digits else None
-    return json.loads(text, parse_float=digits, parse_constant=str, object_pairs_hook=_object)
+    try:
+        return json.loads(text, parse_float=digits, parse_constant=str, object_pairs_hook=_object)
+    except RecursionError:
+        raise json.JSONDecodeError("lists and objects lie too deep in each other", text, _deepest(text)) from None
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType, name: str, *, fill: bool = False) -> Any:
     """Values that JSON held as an array of a type; `fill` takes fields that structs lack for null."""
     try:
         return _array(values, kind, name, fill)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidRequest(f"the column {name!r} is {kind}: {str(error).partition(chr(10))[0]}") from None
 
 
@@ -173,6 +179,17 @@ def _lengths(column: Any) -> npt.NDArray[np.int64]:
     return np.asarray(pc.fill_null(pc.list_value_length(column), -1)).astype(np.int64)
 
 
+def _deepest(text: str) -> int:
+    """Where the innermost list or object begins."""
+    depth = most = at = 0
+    for found in _BRACKETS.finditer(text):
+        mark = found.group()
+        depth += (mark in "[{") - (mark in "]}")
+        if depth > most:
+            most, at = depth, found.start()
+    return at
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -195,10 +212,31 @@ def _numbers(values: Sequence[Any], kind: pa.DataType) -> Any:
             raise ValueError(f"{unknown!r} is text")
         infinite = sum(value in ("Infinity", "-Infinity") for value in values)
         values = [_NO_NUMBERS[v] if type(v) is str else float(v) if type(v) is Decimal else v for v in values]
+    if int in found:
+        number = kind.to_pandas_dtype()
+        exact = 2 ** (np.finfo(number).nmant + 1)
+        values = [_whole(v, number) if type(v) is int and not -exact <= v <= exact else v for v in values]
     column = pa.array(values, kind)
     if (pc.sum(pc.is_inf(column)).as_py() or 0) > infinite:
         raise ValueError("a number is too large")
     return column
+
+
+def _whole(value: int, number: type[np.floating[Any]]) -> float:
+    """A whole number as a floating-point one: equal to it, or what other programs print with just these digits.
+
+    JavaScript prints 1e20 and 2 ** 60 without exponents, as 100000000000000000000 and 1152921504606847000.
+    """
+    try:
+        with np.errstate(over="ignore"):
+            found = number(value)
+    except OverflowError:
+        found = number(math.inf)
+    if math.isinf(found):
+        raise ValueError("a number is too large")
+    if int(found) != value and Decimal(str(found)) != value:
+        raise ValueError(f"{value} has more digits than the type holds exactly")
+    return float(found)
 
 
 def _check_kinds(values: Sequence[Any], *kinds: type) -> set[type]:

@@ -53,6 +53,7 @@ def rows_of_files(files: Sequence[Path], wanted: RowColumns) -> pa.RecordBatchRe
                 raise InvalidRequest(
                     f"{file} has other columns than {files[0]}", hint="Write them one after the other."
                 )
+            _check_texts(files[0], first.schema, file, reader.schema)
             try:
                 for batch in reader:
                     yield batch if batch.schema.equals(first.schema) else batch.cast(first.schema)
@@ -63,6 +64,20 @@ def rows_of_files(files: Sequence[Path], wanted: RowColumns) -> pa.RecordBatchRe
                 raise InvalidRequest(named, hint=error.hint) from None
 
     return pa.RecordBatchReader.from_batches(first.schema, batches())
+
+
+def _check_texts(first: Path, wanted: pa.Schema, file: Path, found: pa.Schema) -> None:
+    """Refuse text for what is none in the first file: as a number, `07` would become 7."""
+    for item, own in zip(found, wanted, strict=True):
+        if _is_text(item.type) and not _is_text(own.type):
+            raise InvalidRequest(
+                f"the column {item.name!r} is text in {file}, but {own.type} in {first}",
+                hint="Name the file with text first, or write the files one after the other.",
+            )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path, ending: str) -> int:

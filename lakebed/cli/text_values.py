@@ -57,10 +57,20 @@ def from_text(text: Any, kind: pa.DataType, name: str) -> Any:
         raise InvalidRequest(f"the column {name!r} is {kind}: {_first_line(error)}") from None
 
 
+def keeps_text(text: Any, kind: pa.DataType) -> bool:
+    """Whether all texts are values of a type that has just these texts for them."""
+    try:
+        return bool(to_text(_parsed(text, kind), "").equals(text))
+    except (pa.ArrowException, ValueError):
+        return False
+
+
 def _parsed(text: Any, kind: pa.DataType) -> Any:
     types = pa.types
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         return pa.array([None if v is None else _bytes(v) for v in text.to_pylist()], kind)
+    if types.is_null(kind):
+        return pa.array(text.to_pylist(), kind)
     text = pc.ascii_trim_whitespace(text)
     if types.is_time(kind):
         return pc.binary_join_element_wise(_DAY, text, "").cast(pa.timestamp(kind.unit)).cast(kind)

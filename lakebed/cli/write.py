@@ -28,7 +28,12 @@ def upsert(
     path: PathArgument,
     files: Annotated[list[Path], typer.Argument(help=".parquet, .arrow, .csv or .json (a row per line) files.")],
     add_columns: Annotated[
-        bool, typer.Option("--add-columns", help="Add columns that the table does not have yet.")
+        bool,
+        typer.Option(
+            "--add-columns",
+            help="Add columns that the table does not have yet. In CSV they are numbers, booleans, dates or times if "
+            "every cell is printed back as it stands, else text: 07, +5 and 1.50 stay as they are.",
+        ),
     ] = False,
     missing_as_null: Annotated[
         bool, typer.Option("--missing-as-null", help="Write null where a file or a row lacks a column.")
