@@ -12,7 +12,7 @@ WORKERS ?= 2
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(BIN)/python
 
-.PHONY: help setup demo test unit torture clusters lint format interop interop-full s3-server bench docs clean java
+.PHONY: help setup demo test unit test-parsers torture clusters lint format interop interop-full s3-server bench docs clean java
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "  make %-14s %s\n", $$1, $$2}'
@@ -32,12 +32,27 @@ demo: setup ## A tour of a table in a minute
 
 test: setup java ## Unit, golden, property and simulation tests
 	$(BIN)/python -m pytest tests -m "not interop and not slow" -n $(WORKERS) --dist loadfile -q
+	$(MAKE) test-parsers
 
 unit: setup ## The fast loop: unit tests without Spark
 	$(BIN)/python -m pytest tests/unit tests/test_layers.py tests/test_public_names.py -m "not slow" -n $(WORKERS) --dist loadfile -q
 
-torture: setup ## Random histories of writes and services for ten minutes, with new seeds
+.cache/parser-lowest/.ready: pyproject.toml
+	rm -rf $(@D)
+	$(BIN)/python -m pip install --quiet --no-deps --target $(@D) "sqlglot==$$(sed -n 's/.*"sqlglot>=\([0-9.]*\)".*/\1/p' pyproject.toml)"
+	@touch $@
+
+.cache/parser-newest/.ready: pyproject.toml
+	rm -rf $(@D)
+	$(BIN)/python -m pip install --quiet --no-deps --target $(@D) sqlglot
+	@touch $@
+
+test-parsers: setup .cache/parser-lowest/.ready .cache/parser-newest/.ready ## Expressions with the lowest and the newest sqlglot that are allowed
+	for parser in lowest newest; do PYTHONPATH=$(CURDIR)/.cache/parser-$$parser $(BIN)/python -m pytest tests/unit/expression tests/expressions/test_known_answers.py -n $(WORKERS) --dist loadfile -q || exit 1; done
+
+torture: setup java ## Random histories, then random expressions beside Spark, ten minutes each, with new seeds
 	$(BIN)/python -m tests.model --seconds $${LAKEBED_MODEL_SECONDS:-600}
+	$(BIN)/python -m tests.expressions --seconds $${LAKEBED_EXPRESSION_SECONDS:-600} --go-on
 
 clusters: setup java ## The Spark round trip on local-cluster, standalone and Connect
 	$(BIN)/python -m pytest tests/spark/test_clusters.py -q
@@ -77,7 +92,7 @@ interop-full: setup java $(HUDI_VENV)/.ready s3-server ## The whole matrix again
 bench: setup ## Benchmarks: ratios against the floor in the same run
 	$(BIN)/python -m benchmarks.run
 
-docs: setup ## Regenerate docs/configs.md from the option declarations
+docs: setup ## Regenerate docs/configs.md, docs/expressions.md and docs/format from the source
 	$(BIN)/python docs/generate.py
 
 clean: ## Remove environments and caches

@@ -1,6 +1,6 @@
-"""Writes the pages that are derived from the source: options from their declarations, byte pictures from the codecs.
+"""Writes the pages that are derived from the source: options and expressions from their declarations, byte pictures.
 
-python docs/generate.py          write docs/configs.md and docs/format/*.md
+python docs/generate.py          write docs/configs.md, docs/expressions.md and docs/format/*.md
 python docs/generate.py --check  fail if a page is out of date
 """
 
@@ -10,6 +10,8 @@ import ast
 import sys
 import textwrap
 from pathlib import Path
+
+from expression_tables import filled
 
 from lakebed.config.clustering_options import ClusteringOptions
 from lakebed.config.compaction_options import CompactionOptions
@@ -63,7 +65,11 @@ def pages() -> dict[Path, str]:
     ]
     for title, group, where in GROUPS:
         options += [f"## {title}", "", where, "", markdown_table(group).strip(), ""]
-    found = {ROOT / "configs.md": "\n".join(options).rstrip() + "\n"}
+    expressions = ROOT / "expressions.md"
+    found = {
+        ROOT / "configs.md": "\n".join(options).rstrip() + "\n",
+        expressions: filled(expressions.read_text(encoding="utf-8")),
+    }
     for name, modules in FORMATS.items():
         parts = ["<!-- Made from the docstrings of the codecs by `make docs`. -->", ""]
         for module in modules:

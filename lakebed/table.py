@@ -19,10 +19,10 @@ from lakebed.config.options import ReadOptions, TableConfig, known_keys
 from lakebed.config.upkeep_groups import check_upkeep
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest
+from lakebed.expression.predicate import Predicate
 from lakebed.inspect import Inspect
 from lakebed.model.ddl import ddl_schema
 from lakebed.model.finding import Finding
-from lakebed.model.predicate import Predicate
 from lakebed.read.plan import Query, query_named
 from lakebed.read.scan import Scan
 from lakebed.read.shape import table_shape

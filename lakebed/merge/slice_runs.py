@@ -23,6 +23,7 @@ from lakebed.datafile.parquet_metadata import Footers
 from lakebed.datafile.parquet_source import ParquetSource
 from lakebed.datafile.source import ReadCounters
 from lakebed.errors import CorruptTable
+from lakebed.expression.predicate import Predicate
 from lakebed.merge.runs import Run
 from lakebed.merge.table_shape import TableShape
 from lakebed.model.files import BaseFile, FileSlice
@@ -30,7 +31,6 @@ from lakebed.model.instant import comparable
 from lakebed.model.internal_schema import SCHEMA_ID
 from lakebed.model.joined import plain_parts
 from lakebed.model.key_range import KeyRange
-from lakebed.model.predicate import Predicate
 from lakebed.model.record_key import record_key_array
 from lakebed.model.schema import COMMIT_TIME, IS_DELETED, OPERATION, PARTITION_PATH, RECORD_KEY, avro_to_arrow
 from lakebed.model.schema_evolution import Renames, resolve

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakebed.errors import CorruptTable, InvalidRequest, TableNotFound, UnsupportedFormat
+from lakebed.expression.predicate import ColumnStats
 from lakebed.format.metadata_keys import (
     ALL_PARTITIONS_KEY,
     COLUMN_STATS,
@@ -29,7 +30,6 @@ from lakebed.format.metadata_records import ColumnStatsRecord, FilesRecord, Meta
 from lakebed.format.names import METADATA_DIR, metadata_file_prefix, parse_metadata_file_id
 from lakebed.metadata.group_reader import GroupReader
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
-from lakebed.model.predicate import ColumnStats
 from lakebed.runner import LocalRunner, Runner
 from lakebed.storage.storage import FileInfo, checked_path, joined
 from lakebed.timeline.clock import comparable

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from lakebed.config.options import ReadOptions
 from lakebed.errors import InvalidRequest
+from lakebed.expression.predicate import Predicate
 from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.table_shape import ReadSplit, TableShape
 from lakebed.metadata.metadata_table import MetadataTable
 from lakebed.model.files import FileSlice
-from lakebed.model.predicate import Predicate
 from lakebed.read.time_range import TimeRange, require_known
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileLister, FileSystemView, StorageLister

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from lakebed.config.options import ReadOptions
 from lakebed.errors import InvalidRequest
+from lakebed.expression.predicate import Predicate, parse_predicate
 from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.table_shape import ReadSplit
-from lakebed.model.predicate import Predicate, parse_predicate
 from lakebed.read.living_rows import count_living, living_rows
 from lakebed.read.plan import Plan, Query, output_schema, plan_read
 from lakebed.read.shape import table_shape, with_made_keys

@@ -1,8 +1,9 @@
-"""Filters as Spark columns, where Spark means by them exactly what lakebed means.
+"""Filters as Spark columns, where Spark means by them exactly what lakebed means, whatever the session's settings.
 
-Comparisons of columns with constants of their own kind, null tests and their combinations are the same in both, and
-reach Spark's Parquet reader. Everything else (division by zero is null here and an error there, functions, patterns) is
-evaluated by lakebed itself, in an Arrow UDF over the columns that it names: the answer must not depend on the route.
+A comparison of a column with a constant of its own type, null tests and their combinations are the same in both, and
+reach Spark's Parquet reader. Everything else (casts, arithmetic, functions, patterns: their meaning follows the ANSI
+flag and the time zone of the session) is evaluated by lakebed itself, in an Arrow UDF over the columns that it names:
+the answer must not depend on the route.
 """
 
 from __future__ import annotations
@@ -14,26 +15,24 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark user knows
 
-from lakebed.model.expression import And, Call, Compare, Field, In, IsNull, Literal, Node, Not, Or
-from lakebed.model.expression_sql import sql_type
-from lakebed.model.predicate import Predicate
+from lakebed.expression.predicate import Predicate
+from lakebed.expression.tree import And, Call, Compare, Field, In, IsNull, Literal, Node, Not, Or
+from lakebed.expression.types import is_floating, sql_name, sql_type_of
 from lakebed.spark.udf import column_of, over_columns
 
 _SUBSTRINGS = {"startswith": F.startswith, "endswith": F.endswith, "contains": F.contains}
 
 
 def where(rows: DataFrame, predicate: Predicate, schema: pa.Schema) -> DataFrame:
-    """The rows that match; `schema` says in which types the predicate was bound."""
-    rest: list[Predicate] = []
-    for part in predicate.conjuncts:
-        condition = exact_column(part.root)
-        if condition is None:
-            rest.append(part)
-        else:
-            rows = rows.where(condition)
-    if rest:
-        rows = rows.where(_udf(reduce(lambda one, other: one & other, rest), schema))
-    return rows
+    """The rows that match; `schema` says in which types the predicate was bound.
+
+    Lakebed's part is the whole predicate, for an earlier condition may guard a later one against rows on which it
+    fails (`b <> 0 AND a / b > 1`), and the order in which Spark applies two filters is Spark's.
+    """
+    exact = [exact_column(part.root) for part in predicate.conjuncts]
+    for condition in exact:
+        rows = rows if condition is None else rows.where(condition)
+    return rows.where(_udf(predicate, schema)) if any(part is None for part in exact) else rows
 
 
 def exact_column(node: Node) -> Column | None:
@@ -47,11 +46,9 @@ def exact_column(node: Node) -> Column | None:
             return _compared(op, left, right)
         case IsNull(Field(path)):
             return column_of(path).isNull()
-        case In(Field(path, kind), values) if not pa.types.is_floating(kind):
+        case In(Field(path, kind), values) if not is_floating(kind):
             found = [_literal(value) for value in values]
-            if any(
-                value is None or not _comparable(kind, item.type) for value, item in zip(found, values, strict=True)
-            ):
+            if any(value is None for value in found) or not all(_comparable(kind, item.type) for item in values):
                 return None
             return column_of(path).isin(*found)
         case Not(arg):
@@ -101,13 +98,10 @@ def _value(node: Field | Literal) -> Column | None:
 def _literal(literal: Literal) -> Column | None:
     """A constant in exactly its type: by way of text where Spark's own conversion would go by the session's zone."""
     value, kind = literal.value, literal.type
-    if pa.types.is_timestamp(kind):
-        name = "timestamp" if kind.tz else "timestamp_ntz"
-    else:
-        try:
-            name = sql_type(kind)
-        except KeyError:
-            return None
+    known = sql_type_of(kind)
+    if known is None or pa.types.is_time(kind):
+        return None
+    name = sql_name(known)
     if value is None or isinstance(value, bool | int | float | str):
         return F.lit(value).cast(name)
     if isinstance(value, bytes):
@@ -120,25 +114,12 @@ def _literal(literal: Literal) -> Column | None:
 
 
 def _comparable(left: pa.DataType, right: pa.DataType) -> bool:
-    """Whether two values are of one kind, so that nobody casts either of them to compare them."""
-    return any(kind(left) and kind(right) for kind in _KINDS)
+    """Whether two values are of one type, so that nobody casts either of them to compare them."""
+    return left == right and sql_type_of(left) is not None
 
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-_KINDS = (
-    pa.types.is_boolean,
-    pa.types.is_integer,
-    pa.types.is_floating,
-    _is_text,
-    lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind),
-    pa.types.is_date,
-    lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None,
-    lambda kind: pa.types.is_timestamp(kind) and kind.tz is None,
-    pa.types.is_decimal,
-)
 
 
 def _udf(predicate: Predicate, schema: pa.Schema) -> Column:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from lakebed.errors import CorruptTable, InvalidRequest
+from lakebed.expression.predicate import ColumnStats
 from lakebed.model.files import BaseFile, FileGroup, FileSlice, LogFile
-from lakebed.model.predicate import ColumnStats
 from lakebed.storage.storage import FileInfo
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient, Replacement

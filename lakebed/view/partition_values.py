@@ -20,8 +20,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from lakebed.config.options import TableConfig
+from lakebed.expression.predicate import ColumnStats
 from lakebed.model.partition_path import DEFAULT_PARTITION
-from lakebed.model.predicate import ColumnStats
 
 _FORMATTING_GENERATORS = frozenset({"TIMESTAMP", "TIMESTAMP_AVRO"})
 _EMPTY = ColumnStats("", "")

@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.config.options import TableConfig
+from lakebed.expression.predicate import ColumnStats, Predicate
+from lakebed.expression.tree import Compare, Field, In, Literal
 from lakebed.model.bucket_hash import EMPTY_TEXT, NULL_TEXT, bucket_id, values_bucket_id
-from lakebed.model.expression import Compare, Field, In, Literal
 from lakebed.model.files import FileSlice, LogKind
-from lakebed.model.predicate import ColumnStats, Predicate
 from lakebed.view.file_system_view import StatsSource
 from lakebed.view.partition_values import mapped_columns, possible_stats
 

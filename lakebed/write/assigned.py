@@ -6,8 +6,11 @@ import pyarrow as pa
 
 from lakebed.config.options import TableConfig
 from lakebed.errors import InvalidRequest
+from lakebed.expression.casts import can_cast, cast
+from lakebed.expression.failures import RowFailure
+from lakebed.expression.predicate import Expression, parse_expression
+from lakebed.expression.types import TIMESTAMP, is_decimal, is_floating, is_number, sql_name, sql_type_of
 from lakebed.model.nested_cast import cast_column
-from lakebed.model.predicate import Expression
 from lakebed.model.schema_change import did_you_mean
 
 
@@ -19,10 +22,35 @@ def check_assignable(name: str, config: TableConfig, own: pa.Schema) -> None:
         raise InvalidRequest(f"{name!r} is part of the key or partition", hint="Delete the row and insert it anew.")
 
 
+def bind_assignment(text: str, schema: pa.Schema, column: pa.Field) -> Expression:
+    """An expression whose value the column can take; seconds are not made of timestamps unless a cast says so."""
+    expression = parse_expression(text, schema)
+    source, target = sql_type_of(expression.type), sql_type_of(column.type)
+    if source is None or target is None:
+        return expression
+    silent = TIMESTAMP in (source, target) and (is_number(source) or is_number(target))
+    if silent or not can_cast(source, target):
+        raise InvalidRequest(
+            f"{text!r} is {sql_name(source)} and the column {column.name!r} is {sql_name(target)}",
+            hint="Write a cast that says what is meant.",
+        )
+    return expression
+
+
 def assigned(expression: Expression, batch: pa.RecordBatch, column: pa.Field) -> pa.Array:
-    """The value of an expression for every row, as the column takes it."""
+    """The value of an expression for every row; digits that the column has no place for are an error."""
     value = expression.evaluate(batch)
+    source, target = sql_type_of(value.type), sql_type_of(column.type)
     try:
+        if source is not None and target is not None and _is_converted(source, target):
+            value = cast(value, target)
         return cast_column(value, column.type)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, RowFailure) as error:
         raise InvalidRequest(f"{expression.to_sql()!r} does not fit the column {column.name!r}: {error}") from None
+
+
+def _is_converted(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether the language's cast applies, not Arrow's, which keeps every digit of a number or fails."""
+    if is_number(source) and is_number(target):
+        return is_floating(target) or (is_floating(source) and is_decimal(target))
+    return True

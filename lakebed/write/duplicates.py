@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from lakebed.config.options import ReadOptions
 from lakebed.config.write_options import Duplicates, WriteOptions
 from lakebed.errors import InvalidRequest
+from lakebed.expression.predicate import Predicate, is_in
 from lakebed.index.options import IndexOptions
 from lakebed.merge.key_index import KeyIndex
 from lakebed.merge.vectors import Bools, bool_array, index_array, numbers
 from lakebed.model.joined import concat
-from lakebed.model.predicate import Predicate, is_in
 from lakebed.model.record_key import KeyGenerator
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 from lakebed.read.plan import Query

@@ -19,11 +19,12 @@ import pyarrow as pa
 
 from lakebed.config.options import TableConfig
 from lakebed.errors import InvalidRequest
-from lakebed.model.expression import And, Cast, Compare, Field, Node
-from lakebed.model.predicate import Expression, Predicate, parse_expression, parse_predicate
+from lakebed.expression.predicate import Expression, Predicate, parse_predicate
+from lakebed.expression.tree import And, Cast, Compare, Field, Node
 from lakebed.model.schema import is_meta_field
 from lakebed.model.schema_change import did_you_mean
-from lakebed.write.assigned import check_assignable
+from lakebed.write.assigned import bind_assignment, check_assignable
+from lakebed.write.merge_keys import can_meet
 
 TARGET, SOURCE = "t.", "s."
 
@@ -91,6 +92,12 @@ class Meeting:
                 raise InvalidRequest(
                     f"on={on!r} compares {target!r}, which is no key or partition column",
                     hint="Put it into the condition of a clause.",
+                )
+            kind, other = own.field(target).type, source.field(given).type
+            if not can_meet(kind, other):
+                raise InvalidRequest(
+                    f"on={on!r} compares {target!r}, which is {kind}, with {other}: rows cannot be looked up by that",
+                    hint=f"Cast the column {given!r} of the source to {kind} first.",
                 )
             if found.setdefault(target, given) != given:
                 raise InvalidRequest(f"on={on!r} compares {target!r} twice")
@@ -180,7 +187,7 @@ def _bound(clause: Clause, config: TableConfig, own: pa.Schema, source: pa.Schem
             raise InvalidRequest(f"the table has no column {name!r}", hint=did_you_mean(name, own.names))
     if clause.verb is Verb.INSERT:
         _check_insert(given, config, own)
-    values = {name: parse_expression(text, schema) for name, text in given.items()}
+    values = {name: bind_assignment(text, schema, own.field(name)) for name, text in given.items()}
     return BoundClause(clause.kind, clause.verb, values, condition)
 
 

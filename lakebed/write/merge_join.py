@@ -13,6 +13,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from types import TracebackType
 
@@ -21,17 +23,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import InvalidRequest, StorageUnavailable
+from lakebed.expression.predicate import Predicate, is_in
+from lakebed.expression.tree import And, Compare, Field, Literal
 from lakebed.merge.key_index import KeyIndex
 from lakebed.merge.vectors import Bools, Ints, bool_array, index_array, index_array_with_nulls, truths
 from lakebed.model.ambiguous_keys import refuse_ambiguous_keys, refuse_ambiguous_paths
-from lakebed.model.expression import And, Compare, Field, Literal
 from lakebed.model.joined import concat, concat_batches, narrowed
-from lakebed.model.nested_cast import cast_column
-from lakebed.model.predicate import Predicate, is_in
 from lakebed.model.record_key import KeyGenerator, partition_path_array, record_key_array
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 from lakebed.write.assigned import assigned
 from lakebed.write.merge_clauses import SOURCE, TARGET, BoundClause, Kind, Meeting, Verb
+from lakebed.write.merge_keys import as_table_values, floats_of, has_zero, with_one_zero
 
 MOST_POINTS = 10_000
 """Keys that are looked up one by one; beyond, their range is read."""
@@ -128,6 +130,8 @@ class MergeJoin:
     _code: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     _records: list[pa.Array] = field(default_factory=list)
     _values: dict[str, pa.Array] = field(default_factory=dict)
+    _signed_keys: bool = False
+    """Whether a key of the source is a zero: the table may have it with another sign, and no text finds both."""
 
     def __post_init__(self) -> None:
         """Number the keys of the source; a row without a whole key meets nothing, and has the number -1."""
@@ -150,26 +154,27 @@ class MergeJoin:
         """A condition that every row of the table which a clause may touch fulfils; None for all rows."""
         if any(clause.kind is Kind.ORPHAN for clause in self.clauses):
             return None
-        keys = pc.unique(concat(self._records)) if self._records else pa.array([], pa.string())
-        column = pa.field(RECORD_KEY, pa.string())
-        if len(keys) <= MOST_POINTS:
-            found = is_in(column, keys.to_pylist())
-        else:
-            bounds = pc.min_max(keys)
-            place = Field((RECORD_KEY,), pa.string())
-            ends = ((">=", bounds["min"].as_py()), ("<=", bounds["max"].as_py()))
-            found = Predicate(And(tuple(Compare(op, place, Literal(end, pa.string())) for op, end in ends)))
+        found = [] if self._signed_keys else [self._wanted_keys()]
         for name, values in self._values.items():
             if len(values) <= MOST_PARTITION_VALUES:
-                found = found & is_in(self.own.field(name), values.to_pylist())
-        return found
+                found.append(is_in(self.own.field(name), values.to_pylist()))
+        return reduce(and_, found) if found else None
+
+    def _wanted_keys(self) -> Predicate:
+        keys = pc.unique(concat(self._records)) if self._records else pa.array([], pa.string())
+        if len(keys) <= MOST_POINTS:
+            return is_in(pa.field(RECORD_KEY, pa.string()), keys.to_pylist())
+        bounds = pc.min_max(keys)
+        place = Field((RECORD_KEY,), pa.string())
+        ends = ((">=", bounds["min"].as_py()), ("<=", bounds["max"].as_py()))
+        return Predicate(And(tuple(Compare(op, place, Literal(end, pa.string())) for op, end in ends)))
 
     # ------------------------------------------------------------------ rows out
     def rows(self, scanned: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows to write: updated ones, then inserted ones. `deletes` is complete when they are through."""
         index = KeyIndex(self._keys)
         for batch in scanned:
-            places = index.find(self._meeting_text(batch.column(PARTITION_PATH), batch.column(RECORD_KEY)))
+            places = index.find(self._meeting_text(*self._texts_of(batch)))
             hits = np.flatnonzero(places >= 0)
             if len(hits):
                 self._met[places[hits]] = True
@@ -251,13 +256,15 @@ class MergeJoin:
         columns = {}
         for name, given in self.meeting.columns.items():
             kind = self.own.field(name).type
-            column = _cast(batch.column(given), kind, given)
-            whole &= truths(pc.is_valid(column))
+            column, equal = as_table_values(batch.column(given), kind)
+            whole &= equal
             if pa.types.is_string(kind):
                 whole &= truths(pc.fill_null(pc.greater(pc.binary_length(column), 0), False))
             columns[name] = column
         kept = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)).filter(bool_array(whole))
         refuse_ambiguous_keys(self.generator, kept)
+        kept = with_one_zero(kept, floats_of(kept.schema, kept.schema.names))
+        self._signed_keys |= has_zero(kept, floats_of(kept.schema, self.generator.key_fields))
         keys = record_key_array(self.generator, kept) if kept.num_rows else pa.array([], pa.string())
         self._records.append(keys)
         if self.meeting.by_partition:
@@ -269,17 +276,23 @@ class MergeJoin:
         places = np.where(whole, np.cumsum(whole) - 1, -1).astype(np.int64)
         return self._meeting_text(paths, keys).take(index_array_with_nulls(places))
 
+    def _texts_of(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+        """Path and key of rows of the table, made anew where a column in them has two zeros."""
+        partitions, keys = (floats_of(self.own, names) for names in (self._partition_fields, self.generator.key_fields))
+        plain = with_one_zero(batch, (*partitions, *keys)) if partitions or keys else batch
+        return (
+            partition_path_array(self.generator, plain) if partitions else batch.column(PARTITION_PATH),
+            record_key_array(self.generator, plain) if keys else batch.column(RECORD_KEY),
+        )
+
+    @property
+    def _partition_fields(self) -> tuple[str, ...]:
+        return tuple(self.generator.partition.fields) if self.meeting.by_partition else ()
+
     def _meeting_text(self, paths: pa.Array | None, keys: pa.Array) -> pa.Array:
         if not self.meeting.by_partition or paths is None:
             return keys
         return pc.binary_join_element_wise(paths, keys, "\x00")
-
-
-def _cast(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    try:
-        return cast_column(column, kind)
-    except pa.ArrowException as error:
-        raise InvalidRequest(f"the column {name!r} of the source cannot be compared with {kind}: {error}") from None
 
 
 def _side_by_side(target: pa.RecordBatch | None, source: pa.RecordBatch | None) -> pa.RecordBatch:

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from lakebed.config.options import ReadOptions
 from lakebed.config.write_options import Duplicates, WriteOptions
 from lakebed.errors import InvalidRequest
+from lakebed.expression.predicate import Predicate, is_in
 from lakebed.index.options import refuse_other_index
 from lakebed.merge.table_shape import TableShape
 from lakebed.model.ambiguous_keys import refuse_ambiguous_keys
 from lakebed.model.joined import concat
 from lakebed.model.partition_path import PartitionFields
-from lakebed.model.predicate import Predicate, is_in, parse_expression
 from lakebed.model.record_key import record_key_array
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY, with_meta_fields, without_meta_fields
 from lakebed.read.plan import Query
@@ -33,7 +33,7 @@ from lakebed.timeline.clock import instant_time_now
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.control import Control
 from lakebed.view.file_system_view import FileSystemView
-from lakebed.write.assigned import assigned, check_assignable
+from lakebed.write.assigned import assigned, bind_assignment, check_assignable
 from lakebed.write.duplicates import duplicate_policy, known_keys_of, new_rows
 from lakebed.write.given_keys import key_table
 from lakebed.write.job import CommitResult, WriteRequest, run_write, table_schema_json
@@ -146,7 +146,7 @@ class TableWriter:
             raise InvalidRequest("nothing to set", hint='Give set={"column": "expression"}.')
         for name in assignments:
             check_assignable(name, self.client.config, own)
-        parsed = {name: parse_expression(text, own) for name, text in assignments.items()}
+        parsed = {name: bind_assignment(text, own, own.field(name)) for name, text in assignments.items()}
         key = pa.field(RECORD_KEY, pa.string())  # keys that were made while writing are found in no other column
         schema = pa.schema([key, *own])
         scan = self.scan(tuple(schema.names), where)

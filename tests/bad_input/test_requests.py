@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.model.predicate import parse_predicate
+from lakebed.expression.predicate import parse_predicate
 from tests.bad_input.conftest import refused
 
 Golden = Callable[[str], Path]

@@ -24,7 +24,7 @@ WIDTHS = (6, 6, 40)
 """How many more columns there are, which are null mostly."""
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 MEMORIES = (None, None, "64KB", "256KB", "1MB", "16MB")
-"""Large tables do without the smallest: they would spill row by row."""
+MEMORIES_OF_LARGE = (None, "256KB", "1MB", "1MB", "2MB")
 MOST_COMMITS = 60
 """After so many no more come by the dozen: every step looks at all of them."""
 BY_HAND = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
@@ -70,7 +70,7 @@ class Writes:
 
     def __init__(self, kind: Kind, seed: int) -> None:
         self.kind, self.chance, self.serial = kind, random.Random(seed), 0
-        self.memories = tuple(size for size in MEMORIES if kind.size != "large" or size != "64KB")
+        self.memories = MEMORIES_OF_LARGE if kind.size == "large" else MEMORIES
         self.most_keys = 6000 if kind.size == "large" else self.chance.choice([16, 16, 60])
         self.floor: dict[Any, int] = {}
         """No later row of a key may be older than its newest ordered delete: how long such a delete is remembered is
@@ -80,8 +80,8 @@ class Writes:
         self.columns = [Column("x0", "x0", pa.int32()), Column("x1", "x1", pa.string())]
         width = min(self.chance.choice(WIDTHS), WIDTHS[0] if kind.size == "large" else WIDTHS[-1])
         self.columns += [Column(f"n{n}", f"n{n}", ADDABLE[n % len(ADDABLE)]) for n in range(width)]
-        self.text_size = 0
-        """How long the texts of a batch are, about: so logs differ in size."""
+        self.text_size, self.fewest = 0, 1
+        """How long the texts of a batch are and how many rows it has at least: so logs differ in size."""
         self.shapes: list[tuple[Column, ...]] = []
         self.url = f"memory://model/{uuid.uuid4().hex}"
         merging = {"hoodie.table.partial.update.mode": "IGNORE_DEFAULTS"} if kind.fills else {}
@@ -150,7 +150,8 @@ class Writes:
     def text(self, number: int) -> str | None:
         """Texts that repeat for some keys and differ for others, and that take more room in some batches."""
         if self.kind.size == "large":
-            return f"t{self.serial}" * 3 if number * 4 // self.most_keys % 2 else "same"
+            text = f"t{self.serial:05d}" if number * 2 // self.most_keys else "same ."
+            return text * 55
         if self.text_size:
             return "".join(self.chance.choices(LETTERS, k=self.text_size))
         return self.chance.choice([None, "", "same", f"t{self.serial}", "long" * self.chance.randrange(200)])
@@ -176,10 +177,11 @@ class Writes:
 
     def rows(self, most: int = 12, *, deletes: bool = False) -> list[Row]:
         """A batch that repeats keys, brings late rows and, if wanted, deletes some by mark."""
-        count = self.chance.randint(1, self.chance.choice([3, most]))
-        self.text_size = self.chance.choice([0, 30, 30, 120, 120, 800])
+        if self.chance.random() < 0.4:  # several batches of a size, then some of another
+            self.text_size, self.fewest = self.chance.choice([0, 30, 120, 120, 800]), self.chance.choice([1, 1, 6])
+        count = self.chance.randint(min(self.fewest, most), most if self.fewest > 1 else min(3, most))
         if self.kind.size == "large" and self.chance.random() < 0.3:
-            count = self.chance.randint(2000, 6000)
+            count = self.chance.randint(5000, 6000)
         share = self.chance.choice([0.2, 0.2, 0.7])
         by_columns = self.kind.fills or self.kind.merge == "custom"  # what a delete ends depends on what comes between
         seen: set[int] = set()
@@ -200,6 +202,8 @@ class Writes:
                     self.floor[number] = row["ts"]
             seen.add(number)
             found.append(row)
+        if count > 100 and self.chance.random() < 0.6:  # as they come out of another table
+            found.sort(key=lambda row: row["id"])
         return found
 
     def new_rows(self, most: int = 8, *, replacing: bool = False) -> list[Row]:

@@ -73,8 +73,10 @@ FILTERS = [
     "day > DATE '1990-01-01' AND price >= 12.125",
     "id IN ('key-00003', 'key-00021', 'key-00044')",
     "`odd ``name``.x` = 'odd 1'",
-    "small % 0 IS NULL AND upper(part) LIKE '%U%'",
-    "1 / 0 IS NULL",
+    "small % nullif(version, 2) IS NULL AND upper(part) LIKE '%U%'",
+    "version <> 2 AND 1 / (version - 2) < 5",
+    "id NOT LIKE '%4' AND price = 12125e-3",
+    "nullif(1, 1) IS NULL",
     "startswith(id, 'key-0002') AND raw = X'0500FF'",
 ]
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from lakebed.datafile.parquet_source import SORTED_KEY, SORTED_UTF8, ParquetSource
 from lakebed.datafile.source import ReadCounters
 from lakebed.errors import CorruptTable, LakebedError
-from lakebed.model.expression import Compare, Field, Literal
+from lakebed.expression.predicate import Predicate, parse_predicate
+from lakebed.expression.tree import Compare, Field, Literal
 from lakebed.model.key_range import KeyRange
-from lakebed.model.predicate import Predicate, parse_predicate
 from lakebed.model.schema import RECORD_KEY
 
 

@@ -365,7 +365,7 @@ import pyarrow as pa
 from lakebed.datafile.parquet_source import ParquetSource
 from lakebed.errors import LakebedError
 from lakebed.model.key_range import KeyRange
-from lakebed.model.predicate import parse_predicate
+from lakebed.expression.predicate import parse_predicate
 
 data = open(sys.argv[1], "rb").read()
 start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lakebed.errors import CorruptTable, InvalidRequest, LakebedError, UnsupportedFormat
+from lakebed.expression.predicate import ColumnStats
 from lakebed.format.bloom_filter import load_bloom_filter
 from lakebed.format.hfile_writer import write_hfile
 from lakebed.format.log_block import BlockKind, Header
@@ -32,7 +33,6 @@ from lakebed.format.metadata_records import (
 from lakebed.format.names import parse_base_file, parse_log_file
 from lakebed.metadata.metadata_table import MetadataTable
 from lakebed.model.files import FileSlice
-from lakebed.model.predicate import ColumnStats
 from lakebed.storage.local import LocalStorage
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView

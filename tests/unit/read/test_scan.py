@@ -16,7 +16,7 @@ import pytest
 import lakebed
 from benchmarks.handmade import HandmadeTable
 from lakebed.config.options import ReadOptions
-from lakebed.model.predicate import parse_predicate
+from lakebed.expression.predicate import parse_predicate
 from tests.conftest import GOLDEN_NAMES
 
 Golden = Callable[[str], Path]

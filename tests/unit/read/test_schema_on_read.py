@@ -11,8 +11,9 @@ import pytest
 import lakebed
 from lakebed.read.kept_vectors import KEPT, vectors_for_engines
 from lakebed.table import Table
+from lakebed.timeline.clock import ManualClock, SystemClock, instant_time_now
 from lakebed.timeline.meta_client import MetaClient
-from tests.schema_changes import Add, Drop, Promote, Rename, alter
+from tests.schema_changes import Add, Drop, Promote, Rename, alter, begin_alter
 from tests.unit.write.tables import make
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("a", pa.string()), ("n", pa.int32())])
@@ -112,12 +113,16 @@ def test_time_travel_through_renames_and_promotions(kind: str) -> None:
 def test_a_time_between_the_beginning_and_the_end_of_a_change() -> None:
     target = made("mor-lsm")
     put(target, {"id": "1", "ts": 1, "a": "one", "n": 1})
-    [changed] = alter(target, Rename("a", "b"))
+    clock = ManualClock(SystemClock().now_ms() + 1000)
+    under_way = begin_alter(target, Rename("a", "b"), clock=clock)
+    clock.advance(5)
+    between = instant_time_now(clock)
+    clock.advance(5)
+    changed = under_way.complete()
     assert changed.completion_time is not None
-    assert changed.requested_time < changed.completion_time
+    assert changed.requested_time < between < changed.completion_time
     assert own(target.refresh().scan(as_of=changed.completion_time)) == [{"id": "1", "ts": 1, "b": "one", "n": 1}]
-    earlier = str(int(changed.completion_time) - 1)
-    assert own(target.scan(as_of=earlier)) == [{"id": "1", "ts": 1, "a": "one", "n": 1}]
+    assert own(target.scan(as_of=between)) == [{"id": "1", "ts": 1, "a": "one", "n": 1}]
 
 
 def test_vectors_are_kept_for_a_version_of_the_schema(tmp_path: Path) -> None:

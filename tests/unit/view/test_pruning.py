@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from lakebed.config.options import TableConfig
+from lakebed.expression.predicate import ColumnStats, parse_predicate
 from lakebed.model.bucket_hash import bucket_id
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile, LogKind
-from lakebed.model.predicate import ColumnStats, parse_predicate
 from lakebed.storage.local import LocalStorage
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView

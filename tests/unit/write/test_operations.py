@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.model.predicate import is_in
+from lakebed.expression.predicate import is_in
 from lakebed.model.schema import RECORD_KEY
 from tests.unit.write.tables import SCHEMA, make, row, table, values
 

@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import InvalidRequest
-from lakebed.model import skipping, sql
-from lakebed.model.expression import And, Field, In, Literal, Node, fields
-from lakebed.model.expression_arrow import constant, emit
-from lakebed.model.expression_sql import to_sql
+from lakebed.expression import skipping
+from lakebed.expression.binder import bind
+from lakebed.expression.evaluate import evaluate
+from lakebed.expression.literals import of_python
+from lakebed.expression.skipping import ColumnStats
+from lakebed.expression.sql_text import to_sql
+from lakebed.expression.tree import And, Field, In, Literal, Node, fields
 from lakebed.model.key_range import KeyRange
-from lakebed.model.literals import of_python
-from lakebed.model.skipping import ColumnStats
 
 __all__ = ["ColumnStats", "Expression", "KeyRange", "Predicate", "is_in", "parse_expression", "parse_predicate"]
 
@@ -31,7 +32,10 @@ class Expression:
     """A bound expression of any type, as in `set={"qty": "qty + 1"}`."""
 
     root: Node
-    type: pa.DataType
+
+    @property
+    def type(self) -> pa.DataType:
+        return self.root.type
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -41,12 +45,9 @@ class Expression:
     def to_sql(self) -> str:
         return to_sql(self.root)
 
-    def to_arrow(self) -> pc.Expression:
-        return emit(self.root, _as_expression)
-
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         """Its value for each row, nulls included."""
-        return _run(self.root, batch, self.type)
+        return evaluate(self.root, batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,9 @@ class Predicate:
     def to_sql(self) -> str:
         return to_sql(self.root)
 
-    def to_arrow(self) -> pc.Expression:
-        return emit(self.root, _as_expression)
-
     def evaluate(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """True for each row that matches; where SQL says null the row does not."""
-        return pc.fill_null(_run(self.root, batch, pa.bool_()), False)
+        return pc.fill_null(evaluate(self.root, batch), False)
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         mask = self.evaluate(batch)
@@ -104,44 +102,23 @@ def parse_predicate(text: str | Predicate, schema: pa.Schema) -> Predicate:
         if unknown:
             raise InvalidRequest(f"there is no column {unknown[0]!r}", hint=f"Columns: {', '.join(schema.names)}.")
         return text
-    root, data_type = sql.parse(text, schema)
-    if pa.types.is_null(data_type):
-        root, data_type = Literal(None, pa.bool_()), pa.bool_()
-    if not pa.types.is_boolean(data_type):
-        raise InvalidRequest(f"{text!r} is {data_type}, not true or false", hint="A filter is a condition.")
+    root = bind(text, schema)
+    if pa.types.is_null(root.type):
+        root = Literal(None, pa.bool_())
+    if not pa.types.is_boolean(root.type):
+        raise InvalidRequest(f"{text!r} is {root.type}, not true or false", hint="A filter is a condition.")
     return Predicate(root)
 
 
 def parse_expression(text: str, schema: pa.Schema) -> Expression:
     """A value from SQL text, checked against the schema."""
-    return Expression(*sql.parse(text, schema))
+    return Expression(bind(text, schema))
 
 
 def is_in(field: pa.Field, values: Iterable[Any]) -> Predicate:
     """`column IN (values)` for Python values, as look-ups and partition filters need it."""
-    return Predicate(In(Field((field.name,), field.type), tuple(of_python(value, field.type) for value in values)))
-
-
-# --- running ----------------------------------------------------------------------------------------------------------
-
-
-def _as_expression(leaf: Field | Literal) -> Any:
-    if isinstance(leaf, Literal):
-        return constant(leaf.value, leaf.type, expression=True)
-    return pc.field(*leaf.path)
-
-
-def _run(root: Node, batch: pa.RecordBatch, data_type: pa.DataType) -> Any:
-    def leaf(item: Field | Literal) -> Any:
-        if isinstance(item, Literal):
-            return pa.scalar(item.value, item.type)
-        value = batch.column(item.path[0])
-        return value if len(item.path) == 1 else pc.struct_field(value, list(item.path[1:]))
-
     try:
-        out = emit(root, leaf)
-    except pa.ArrowException as error:
-        raise InvalidRequest(f"{to_sql(root)!r} failed on a row: {error}") from error
-    except KeyError as error:
-        raise InvalidRequest(f"{to_sql(root)!r} needs a column that is not there: {error}") from error
-    return pa.repeat(out, batch.num_rows).cast(data_type) if isinstance(out, pa.Scalar) else out
+        constants = tuple(of_python(value, field.type) for value in values)
+    except ValueError as error:
+        raise InvalidRequest(f"the column {field.name!r} cannot be compared with that: {error}") from None
+    return Predicate(In(Field((field.name,), field.type), constants))

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakebed.errors import InvalidRequest
+from lakebed.expression.predicate import ColumnStats, is_in, parse_expression, parse_predicate
+from lakebed.expression.skipping import like_prefix
 from lakebed.model.key_range import KeyRange
-from lakebed.model.predicate import ColumnStats, is_in, parse_expression, parse_predicate
-from lakebed.model.skipping import like_prefix
 
 SCHEMA = pa.schema(
     [
@@ -73,8 +73,8 @@ CASES = [
     ("substring(id, -1) = '1'", "a"), ("substring(id, -5, 4) = 'b'", "b"), ("concat(id, '-', qty) = 'b2-2'", "b"), ("id || 'x' = 'a1x'", "a"),
     ("contains(id, 'b')", "bd"), ("endswith(id, '1')", "a"), ("trim(concat(' ', id)) = 'a1'", "a"), ("cast(qty as string) = '1'", "a"),
     # arithmetic and choice
-    ("qty + big = 11", "a"), ("big * 2 > 20", "b"), ("-qty = 3", "d"), ("qty - 1 = -4", "d"), ("qty / 2 = 0.5", "a"), ("qty / 0 is null", "abcd"),
-    ("qty % 2 = -1", "d"), ("qty div 2 = -1", "d"), ("abs(qty) = 3", "d"), ("round(dec, 0) = 2", "a"), ("round(f4) = 1", "a"),
+    ("qty + big = 11", "a"), ("big * 2 > 20", "b"), ("-qty = 3", "d"), ("qty - 1 = -4", "d"), ("qty / 2 = 0.5", "a"), ("qty / nullif(qty, 1) = 1", "bd"),
+    ("qty % 2 = -1", "d"), ("qty div 2 = -1", "d"), ("dec % 1 = 0.5", "ab"), ("abs(qty) = 3", "d"), ("round(dec, 0) = 2", "a"), ("round(f4) = 1", "a"), ("round(dec, 0) = 3", "b"),
     ("coalesce(qty, 0) = 0", "c"), ("nullif(qty, 1) is null", "ac"), ("greatest(qty, big) = 20", "b"), ("if(b, 1, 2) = 2", "bc"),
     ("case when qty > 1 then 'x' when qty < 0 then 'y' end = 'y'", "d"), ("case qty when 1 then true else false end", "a"),
     # other columns
@@ -87,9 +87,7 @@ def test_meaning(text: str, rows: str) -> None:
     predicate = parse_predicate(text, SCHEMA)
     mask = predicate.evaluate(BATCH).to_pylist()
     assert "".join("abcd"[i] for i, hit in enumerate(mask) if hit) == rows
-    # an Arrow filter, the SQL it prints, and a pickled copy all mean the same
-    found = pa.Table.from_batches([BATCH]).filter(predicate.to_arrow()).column("id").to_pylist()
-    assert found == [row.get("id") for row, hit in zip(ROWS, mask, strict=True) if hit]
+    # the SQL it prints and a pickled copy mean the same
     assert parse_predicate(predicate.to_sql(), SCHEMA).evaluate(BATCH).to_pylist() == mask
     assert pickle.loads(pickle.dumps(predicate)) == predicate
     # skipping is never allowed to lose a match
@@ -114,10 +112,10 @@ def test_meaning(text: str, rows: str) -> None:
         ("qyt > 1", "at character 1: there is no column 'qyt'. Did you mean 'qty'?"),
         ("qty > 1 and st.c = 1", "at character 13: 'st' has no field 'c'"),
         ("qty >", "at character 5"),
-        ("qty > 'abc'", "at character 7: 'abc' is not a number"),
-        ("id = 1", "put it in quotes"),
-        ("d = 'soon'", "'soon' is not a date"),
-        ("ts > 5", "5 is not a timestamp"),
+        ("qty > 'abc'", "'abc' is not a number"),
+        ("id = 1", "Put the constant in quotes"),
+        ("d = 'soon'", "'soon' is not a DATE"),
+        ("ts > 5", "TIMESTAMP, INT have no type in common"),
         ("foo(qty) = 1", "'foo' is not supported"),
         ("qty", "not true or false"),
         ("qty and b", "not true or false"),
@@ -125,13 +123,14 @@ def test_meaning(text: str, rows: str) -> None:
         ("qty > 1 group by qty", "at character 9"),
         ("qty = 1; drop table x", "at character 10"),
         ("exists (select 1)", "not supported"),
-        ("qty in (select 1)", "list of constants"),
+        ("qty in (select 1)", "with 'query' of In"),
         ("id + 1 = 2", "not a number"),
         ("id like qty", "must be a constant"),
-        ("cast(f as string) = '1'", "differs between engines"),
         ("cast('x' as int) = 1", "'x' is not a number"),
-        ("cast(3000000000 as int) = 1", "does not fit"),
-        ("id = d", "does not work"),
+        ("cast(3000000000 as int) = 1", "does not fit into INT"),
+        ("d = 5", "no type in common"),
+        ("st = 1", "can only be tested for null"),
+        ("id = d", "cast one of the two"),
         ("qty = ?", "not supported"),
         ("(" * 4000 + "b" + ")" * 4000, "nested too deeply"),
         ("", "empty"),
@@ -154,7 +153,6 @@ def test_long_chains_work() -> None:
     text = " or ".join(f"qty = {number}" for number in range(2000))
     predicate = parse_predicate(text, SCHEMA)
     assert predicate.evaluate(BATCH).to_pylist() == [True, True, False, False]
-    assert pa.Table.from_batches([BATCH]).filter(predicate.to_arrow()).num_rows == 2
 
 
 @pytest.mark.parametrize(

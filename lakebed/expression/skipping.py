@@ -8,16 +8,19 @@ every NOT stands directly before something that has no opposite.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 import pyarrow as pa
 
-from lakebed.model.expression import (
+from lakebed.expression.casts import keeps_order
+from lakebed.expression.tree import (
     And,
     Call,
+    Cast,
     Compare,
     Field,
     In,
@@ -29,6 +32,7 @@ from lakebed.model.expression import (
     Or,
     fields,
 )
+from lakebed.expression.types import DOUBLE, MOST_DIGITS, is_decimal
 from lakebed.model.key_range import KeyRange, prefix_range
 
 
@@ -89,13 +93,15 @@ def restrict(node: Node, columns: frozenset[str]) -> Node | None:
     return node if mentioned <= columns else None
 
 
-def _sided(node: Compare) -> tuple[str, Field, Any] | None:
-    """`column op constant`, whichever way round it was written."""
+def _sided(node: Compare) -> tuple[str, Node, Any] | None:
+    """`something op constant`, whichever way round it was written."""
     match node.left, node.right:
-        case Field() as field, Literal(value):
-            return node.op, field, value
-        case Literal(value), Field() as field:
-            return _SWAPPED[node.op], field, value
+        case Literal(), Literal():
+            return None
+        case left, Literal(value):
+            return node.op, left, value
+        case Literal(value), right:
+            return _SWAPPED[node.op], right, value
     return None
 
 
@@ -122,12 +128,12 @@ def key_range(node: Node, column: str) -> KeyRange:
             return _ALL if value is True else _NONE
         case Compare():
             sided = _sided(node)
-            if sided is not None and sided[1].path == (column,):
+            if sided is not None and isinstance(sided[1], Field) and sided[1].path == (column,):
                 return _compare_range(sided[0], sided[2])
         case In(Field(path), values) if path == (column,):
             texts = [value.value for value in values if value.value is not None]
             return KeyRange.of_points(texts) if all(isinstance(text, str) for text in texts) else _ALL
-        case Like(Field(path), pattern, ignore_case, regex) if path == (column,) and not ignore_case and not regex:
+        case Like(Field(path), pattern, False) if path == (column,):
             prefix, exact = like_prefix(pattern)
             return KeyRange.of_points([prefix]) if exact else prefix_range(prefix)
         case Call("startswith", (Field(path), Literal(str() as prefix))) if path == (column,):
@@ -187,11 +193,12 @@ def may_match(node: Node, stats: Mapping[str, ColumnStats]) -> bool:
         case Compare():
             sided = _sided(node)
             if sided is not None:
-                return _compare_may_match(*sided, stats.get(sided[1].name))
-        case In(Field() as field, values):
-            known = stats.get(field.name)
-            return any(_compare_may_match("=", field, value.value, known) for value in values)
-        case Like(Field() as field, pattern, ignore_case, regex) if not ignore_case and not regex:
+                op, place, value = sided
+                return _compare_may_match(op, value, _bounds(place, stats))
+        case In(arg, values):
+            bounds = _bounds(arg, stats)
+            return any(_compare_may_match("=", value.value, bounds) for value in values)
+        case Like(Field() as field, pattern, False):
             prefix, exact = like_prefix(pattern)
             return _range_may_match(
                 KeyRange.of_points([prefix]) if exact else prefix_range(prefix), stats.get(field.name)
@@ -210,30 +217,72 @@ def _range_may_match(wanted: KeyRange, known: ColumnStats | None) -> bool:
     return wanted.overlaps(low if isinstance(low, str) else None, high if isinstance(high, str) else None)
 
 
-def _compare_may_match(op: str, field: Field, value: Any, known: ColumnStats | None) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What statistics say of a column, or of a column in another type."""
+
+    low: Any
+    high: Any
+    all_null: bool
+    may_be_null: bool
+    above_high: bool
+    """Whether NaN may be among the values: it is above everything, and no statistics tell of it."""
+
+
+def _bounds(node: Node, stats: Mapping[str, ColumnStats]) -> _Bounds | None:
+    """Bounds of a column, or of a conversion of it that keeps the order: the bounds, converted. None for the rest."""
+    match node:
+        case Field():
+            known = stats.get(node.name)
+            return None if known is None else _of_stats(known, node.type, lambda value: value)
+        case Cast(Field() as field, target, False) if keeps_order(field.type, target):
+            known = stats.get(field.name)
+            return None if known is None else _of_stats(known, field.type, lambda value: _converted(value, target))
+    return None
+
+
+def _of_stats(known: ColumnStats, data_type: pa.DataType, convert: Callable[[Any], Any]) -> _Bounds:
+    low, high = (_comparable(convert(end)) for end in (known.min, known.max))
+    return _Bounds(low, high, known.all_null, known.null_count != 0, bool(pa.types.is_floating(data_type)))
+
+
+def _converted(value: Any, target: pa.DataType) -> Any:
+    """A bound in another type, None (unknown) when it cannot be."""
+    if value is None or isinstance(value, bool):
+        return None
+    if pa.types.is_timestamp(target):
+        return datetime.combine(value, time()) if isinstance(value, date) and not isinstance(value, datetime) else value
+    if target == DOUBLE:
+        return float(value) if isinstance(value, int | float | Decimal) else None
+    if is_decimal(target) and isinstance(value, Decimal):
+        context = Context(prec=2 * MOST_DIGITS, rounding=ROUND_HALF_UP)
+        return value.quantize(Decimal(1).scaleb(-target.scale), context=context)
+    return value
+
+
+def _compare_may_match(op: str, value: Any, known: _Bounds | None) -> bool:
     if value is None:
-        return op == "<=>" and (known is None or known.null_count != 0)
+        return op == "<=>" and (known is None or known.may_be_null)
     if known is None:
         return True
     if known.all_null:
         return False
-    low, high, value = _comparable(known.min), _comparable(known.max), _comparable(value)
-    floating = bool(pa.types.is_floating(field.type))  # NaN is above everything, and no statistics tell of it
+    low, high, value = known.low, known.high, _comparable(value)
     unordered = isinstance(value, float) and math.isnan(value)
     try:
         match op:
             case "=" | "<=>":
                 return unordered or not ((low is not None and value < low) or (high is not None and value > high))
             case "!=":
-                return floating or low is None or high is None or not (low == high == value)
+                return known.above_high or low is None or high is None or not (low == high == value)
             case "<":
                 return low is None or bool(low < value) or unordered
             case "<=":
                 return low is None or bool(low <= value) or unordered
             case ">":
-                return floating or high is None or bool(high > value)
+                return known.above_high or high is None or bool(high > value)
             case ">=":
-                return floating or high is None or bool(high >= value)
+                return known.above_high or high is None or bool(high >= value)
     except TypeError:  # statistics of another type than the column: they say nothing
         return True
     return True
