@@ -19,8 +19,13 @@ def data_files(target: Any) -> dict[str, pa.Table]:
     return {path: pq.read_table(io.BytesIO(body)) for path, body in found.items() if not path.startswith(".hoodie/")}
 
 
-@pytest.mark.parametrize("index", ["bucket", "simple", "global_bloom"])
-@pytest.mark.parametrize("table_type", ["mor", "cow"])
+INDEXES = ("bucket", "consistent_bucket", "simple", "bloom", "global_simple", "global_bloom")
+
+
+@pytest.mark.parametrize(
+    ("table_type", "index"),
+    [*(("mor", index) for index in INDEXES), *(("cow", index) for index in INDEXES if index != "consistent_bucket")],
+)
 def test_every_file_is_in_key_order_and_holds_a_key_once(table_type: str, index: str) -> None:
     t = make(table_type=table_type, index=index)
     t.bulk_insert(table(*(row(key, 1) for key in "qwertzuiopasdf")))
