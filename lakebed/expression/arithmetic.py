@@ -29,7 +29,6 @@ from lakebed.expression.types import BIGINT, MOST_DIGITS, is_decimal, is_floatin
 
 _BY_ZERO = "Write nullif(divisor, 0) for null where the divisor is zero."
 _TOO_LARGE = "Cast an operand to a wider type first."
-_QUOTIENT_SCALE = 39
 _PLAIN = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
 
 
@@ -79,18 +78,14 @@ def _decimals(op: str, left: Any, right: Any, target: pa.DataType) -> pa.Array:
     a, b = unscaled(left), unscaled(right)
     if op in ("/", "%", "div"):
         _refuse_zero(op, present & np.asarray(b == 0, np.bool_))
-        b = np.where(present, b, 1)
+        a, b = np.where(present, a, 0), np.where(present, b, 1)
     scale = max(one.scale, other.scale)
     digits = max(one.precision - one.scale, other.precision - other.scale) + scale + 1
     if op == "*":
         digits, scale = one.precision + other.precision, one.scale + other.scale
         numbers = wide_enough(a, digits) * b
-    elif op == "/" and _is_short_division(one, other, target):
-        shifted = a * 10 ** (target.scale + other.scale - one.scale)
-        digits, scale, numbers = target.precision, target.scale, divided(shifted, b)
-    elif op == "/":
-        shifted = a.astype(object) * 10 ** (_QUOTIENT_SCALE + other.scale - one.scale)
-        digits, scale, numbers = 2 * _QUOTIENT_SCALE, _QUOTIENT_SCALE, divided(shifted, b.astype(object))
+    elif op == "/":  # Spark cuts at 39 digits and rounds then: no cut hides which side of a half a quotient is on
+        digits, scale, numbers = target.precision, target.scale, _quotient(a, b, one, other, target)
     else:
         a, b = _aligned(a, digits, scale - one.scale), _aligned(b, digits, scale - other.scale)
         numbers = _aligned_result(op, a, b)
@@ -102,11 +97,12 @@ def _decimals(op: str, left: Any, right: Any, target: pa.DataType) -> pa.Array:
     return found
 
 
-def _is_short_division(one: pa.DataType, other: pa.DataType, target: pa.DataType) -> bool:
-    """Whether machine numbers hold it; a quotient of so few digits is too far from a half to be rounded twice."""
+def _quotient(a: Unscaled, b: Unscaled, one: pa.DataType, other: pa.DataType, target: pa.DataType) -> Unscaled:
+    """Rounded to the digits of the target, by machine numbers where they hold it."""
     shift = target.scale + other.scale - one.scale
-    fits = shift >= 0 and one.precision + shift <= MACHINE_DIGITS and other.precision <= MACHINE_DIGITS
-    return bool(fits and other.precision + target.scale < _QUOTIENT_SCALE - 1)
+    if one.precision + max(shift, 0) > MACHINE_DIGITS or other.precision + max(-shift, 0) > MACHINE_DIGITS:
+        a, b = a.astype(object), b.astype(object)
+    return divided(a * 10**shift, b) if shift >= 0 else divided(a, b * 10**-shift)
 
 
 def _filled(value: Any, rows: int) -> Any:

@@ -230,11 +230,16 @@ def _nullif(walk: Walk, tree: Any) -> Node:
 # --- casts and functions ----------------------------------------------------------------------------------------------
 
 
+_UNCALLABLE = {"TIMESTAMPNTZ": "timestamp_ntz", "TIMESTAMPLTZ": "timestamp_ltz"}
+"""Types whose names Spark does not have as functions, as it has `date(x)`."""
+
+
 def _cast(walk: Walk, tree: Any) -> Node:
     node = walk.operand(tree.this)
     target = _named_type(walk, tree.to)
-    if target == TIMESTAMP_NTZ and not isinstance(tree, exp.TryCast) and not _is_quoted(tree.this):
-        raise walk.refuse(tree, "there is no function timestamp_ntz", "Write CAST(... AS TIMESTAMP_NTZ).")
+    name = _UNCALLABLE.get(tree.to.this.name if hasattr(tree.to.this, "name") else "")
+    if name is not None and not isinstance(tree, exp.TryCast) and not _is_quoted(tree.this):
+        raise walk.refuse(tree, f"there is no function {name}", f"Write CAST(... AS {name.upper()}).")
     return walk.cast(node, target, tree, lenient=bool(tree.args.get("safe")))
 
 
@@ -285,6 +290,10 @@ def _trim(walk: Walk, tree: Any) -> Node:
 def _by_node(walk: Walk, tree: Any) -> Node:
     function = BY_NODE[type(tree).__name__]
     if function.name in ("ceil", "floor") and tree.args.get("decimals") is not None:
+        if walk.operand(tree.this).type == TEXT:
+            raise walk.refuse(
+                tree, f"{function.name} with digits is not for text", "Write cast(... as decimal(p, s)) first."
+            )
         function = FUNCTIONS[f"{function.name} with digits"]
     given: list[Any] = []
     for name in function.reads:

@@ -246,7 +246,7 @@ _ALL = (
     ),
     _trimmed("trim", pc.utf8_trim, "on both sides"),
     Function("upper", (Kind.TEXT,), _always(TEXT), _plain(text.upper), "in capitals", "Upper", also=("ucase",)),
-    _part("year", Kind.DATE, pc.year),
+    _part("year", Kind.DATE, text.year_of),
 )
 FUNCTIONS: Mapping[str, Function] = {function.name: function for function in _ALL}
 BY_NODE: Mapping[str, Function] = {

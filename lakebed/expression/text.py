@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -78,6 +79,15 @@ def concat(parts: Sequence[Any]) -> Any:
 def length(text: Any) -> Any:
     """Characters of a text, bytes of a binary value."""
     return (pc.utf8_length(text) if text.type == TEXT else pc.binary_length(text)).cast(INT)
+
+
+def year_of(day: Any) -> Any:
+    """The year of a date as INT. Arrow's own has 16 bits, and days reach far beyond."""
+    if isinstance(day, pa.Scalar):
+        return year_of(pa.repeat(day, 1))[0]
+    days = np.asarray(day.cast(INT).fill_null(0)).astype("datetime64[D]")
+    years = days.astype("datetime64[Y]").astype(np.int64) + 1970
+    return pa.array(years.astype(np.int32), INT, mask=np.asarray(day.is_null()))
 
 
 def part_of(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

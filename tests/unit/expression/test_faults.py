@@ -381,3 +381,29 @@ def test_a_day_beyond_all_timestamps_failed_under_try_cast() -> None:
         assert found.cast(pa.int64())[3].as_py() == 19_723 * 86_400_000_000
         with pytest.raises(InvalidRequest, match=f"2147483647' does not fit into {target.upper()}.*try_cast"):
             parse_expression(f"cast(day as {target})", SCHEMA).evaluate(rows)
+
+
+def test_a_quotient_is_rounded_once() -> None:
+    assert value("49999999999999.9999 / 99999999999999999999999999999999999999") == Decimal("0E-24")
+    assert values("2 / cast(n as decimal(3, 0))", n=[3]) == [Decimal("0.666667")]
+
+
+def test_a_remainder_of_null_is_null_however_long_the_other_is() -> None:
+    text = "99999999999999999999999999999999999999 % cast(n as decimal(38, 10))"
+    assert values(text, n=[None, 3]) == [None, Decimal("0E-10")]
+
+
+def test_years_beyond_sixteen_bits() -> None:
+    seconds = [9_223_372_036_854, -9_223_372_036_854, 0, None]
+    assert values("year(cast(n as timestamp))", n=seconds) == [294247, -290308, 1970, None]
+
+
+def test_what_spark_has_no_function_for_is_refused() -> None:
+    for text, what in (
+        ("timestamp_ltz(s)", "no function timestamp_ltz"),
+        ("timestamp_ntz(s)", "no function timestamp_ntz"),
+        ("ceil(s, 1)", "not for text"),
+        ("floor(s, 1)", "not for text"),
+    ):
+        with pytest.raises(InvalidRequest, match=what):
+            parse_expression(text, SCHEMA)
