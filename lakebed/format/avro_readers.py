@@ -71,9 +71,15 @@ class IntegerReader(Reader):
     def __init__(self, data_type: pa.DataType, *, is_long: bool) -> None:
         self.type = data_type
         self._is_long = is_long
+        per_second = {"ms": 1_000, "us": 1_000_000}
+        self._day = per_second[data_type.unit] * 86_400 if pa.types.is_time(data_type) else None
 
     def read(self, rows: Rows, want: bool) -> pa.Array | None:
         values = rows.signed()
+        if self._day is not None:
+            bad = (values < 0) | (values >= self._day)
+            if bad.any():
+                rows.corrupt("a time of day is not within a day", bad)
         if not self._is_long:
             bad = (values < -(1 << 31)) | (values >= 1 << 31)
             if bad.any():

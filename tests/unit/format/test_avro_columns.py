@@ -147,6 +147,15 @@ def test_damage_is_corrupt_or_a_valid_table(block: tuple[str, list[bytes]], data
         assert error.file == "f"
 
 
+@pytest.mark.parametrize(("kind", "most"), [("time-millis", 86_400_000), ("time-micros", 86_400_000_000)])
+def test_a_time_beyond_the_day_is_corrupt(kind: str, most: int) -> None:
+    schema = schema_of({"type": "int" if kind == "time-millis" else "long", "logicalType": kind})
+    for value in (-1, most):
+        with pytest.raises(LakebedError, match="not within a day"):
+            decode_avro_block(encode_frames([zigzag(value)]), schema, "f", 0)
+    assert decode_avro_block(encode_frames([zigzag(most - 1)]), schema, "f", 0).num_rows == 1
+
+
 def schema_of(kind: Any) -> str:
     return json.dumps({"type": "record", "name": "r", "fields": [{"name": "c", "type": kind}]})
 
