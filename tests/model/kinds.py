@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -80,8 +80,8 @@ class Kind:
         return self.merge.endswith("fill")
 
 
-def any_kind(chance: random.Random) -> Kind:
-    """One possible kind by chance; what hides the rest of a history (wide settings) comes less often."""
+def any_kind(chance: random.Random, only: Mapping[str, str] | None = None) -> Kind:
+    """One possible kind by chance, with these settings; what hides the rest of a history comes less often."""
     while True:
         values = {name: chance.choice(choices) for name, choices in FACTORS.items()}
         values["meta_fields"] = chance.random() < 0.85
@@ -90,7 +90,7 @@ def any_kind(chance: random.Random) -> Kind:
         if values["keys"] == "none" and chance.random() < 0.7:
             continue
         kind = Kind(**values)
-        if kind.is_possible:
+        if kind.is_possible and all(str(getattr(kind, name)) == value for name, value in (only or {}).items()):
             return kind
 
 

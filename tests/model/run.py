@@ -2,6 +2,7 @@
 
 python -m tests.model --seconds 600                 new seeds for ten minutes
 python -m tests.model --seed 17 --runs 1 --steps 40 one of them again
+python -m tests.model --only table_type=mor --only columns=fixed --ask latest      where one looks for one thing
 """
 
 from __future__ import annotations
@@ -13,19 +14,25 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import lakebed
 from lakebed.read.kept_vectors import KEPT
-from tests.model.answers import ASKED_AT_THE_END, check_answers, check_files
-from tests.model.kinds import Kind, any_kind
+from tests.model.answers import ASKED_AT_THE_END, QUESTIONS, check_answers, check_files
+from tests.model.kinds import FACTORS, Kind, any_kind
 from tests.model.upkeep import Upkeep
 
 STEPS = 30
 
 
-def run(kind: Kind, seed: int, steps: int = STEPS, did: Counter[str] | None = None) -> int:
+def run(
+    kind: Kind,
+    seed: int,
+    steps: int = STEPS,
+    did: Counter[str] | None = None,
+    questions: frozenset[str] = QUESTIONS,
+) -> int:
     """A history to its end; a failure says how to see it again."""
     work = Upkeep(kind, seed)
     done: list[str] = []
@@ -34,9 +41,9 @@ def run(kind: Kind, seed: int, steps: int = STEPS, did: Counter[str] | None = No
             done.append(work.step())
             if did is not None:
                 did[done[-1].partition(" ")[0]] += 1
-            check_answers(work)
+            check_answers(work, questions=questions)
         work.finish()
-        check_answers(work, ASKED_AT_THE_END)
+        check_answers(work, ASKED_AT_THE_END, questions=questions)
         check_files(work, work.table.refresh())
         if work.kind.columns != "repeats":
             assert [finding for finding in lakebed.open(work.url).check() if finding.severity == "error"] == []
@@ -57,24 +64,33 @@ class Summary:
     """By seed, what went wrong."""
 
 
-def histories(first: int) -> Iterator[tuple[int, Kind]]:
-    """Seeds from one on, and the kind of table that each stands for."""
+def histories(first: int, only: Mapping[str, str]) -> Iterator[tuple[int, Kind]]:
+    """Seeds from one on, and the kind of table that each stands for; only kinds with these settings."""
     seed = first
     while True:
-        yield seed, any_kind(random.Random(seed))
+        yield seed, any_kind(random.Random(seed), only)
         seed += 1
 
 
-def run_for(seconds: float, first: int, *, runs: int | None = None, steps: int = STEPS, stop: bool = True) -> Summary:
+def run_for(
+    seconds: float,
+    first: int,
+    *,
+    runs: int | None = None,
+    steps: int = STEPS,
+    stop: bool = True,
+    only: Mapping[str, str] | None = None,
+    questions: frozenset[str] = QUESTIONS,
+) -> Summary:
     """Histories until the time is over; those that fail end it, or are listed where `stop` is off."""
     deadline = time.monotonic() + seconds
     summary = Summary()
     KEPT.in_memory_stores = True  # tables here have names of their own, so what reads keep of them is tested along
-    for seed, kind in histories(first):
+    for seed, kind in histories(first, only or {}):
         if time.monotonic() >= deadline or summary.runs == runs:
             break
         try:
-            summary.steps += run(kind, seed, steps, summary.did)
+            summary.steps += run(kind, seed, steps, summary.did, questions)
         except Exception as error:
             if stop:
                 raise
@@ -93,10 +109,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="the first seed; by default one that no earlier run had")
     parser.add_argument("--runs", type=int, help="how many histories, by default as many as there is time for")
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--only", action="append", default=[], metavar="SETTING=VALUE", help=f"of {', '.join(FACTORS)}")
+    parser.add_argument("--ask", action="append", choices=sorted(QUESTIONS), help="only these questions after a step")
     parser.add_argument("--go-on", action="store_true", help="list failures instead of stopping at the first")
     given = parser.parse_args()
     first = given.seed if given.seed is not None else time.time_ns() // 1_000_000
-    summary = run_for(given.seconds, first, runs=given.runs, steps=given.steps, stop=not given.go_on)
+    summary = run_for(
+        given.seconds,
+        first,
+        runs=given.runs,
+        steps=given.steps,
+        stop=not given.go_on,
+        only=dict(setting.split("=", 1) for setting in given.only),
+        questions=frozenset(given.ask or QUESTIONS),
+    )
     print(
         json.dumps(
             {
