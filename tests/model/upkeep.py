@@ -21,13 +21,18 @@ SPLIT = {
 MERGE = {"hoodie.bucket.index.min.num.buckets": "1"}
 Phase = tuple[int, int, tuple[str, ...]]
 _PLANS = ("plan_compaction", "plan_compaction", "run_compaction", "drop_plan", "compact", "archive")
-_RUNS = ("run_clean", "run_compaction", "compact")
+_RUNS = ("run_clean", "run_compaction", "compact", "upsert")
 _CLEANS = ("plan_clean", "plan_clean", "run_clean", "clean")
 HABITS: tuple[tuple[Phase, ...], ...] = (
     (),
     ((3, 8, ("upsert",)), (2, 3, ("log_compact",)), (1, 3, ("upsert",)), (1, 2, ("clean",))),
     ((2, 6, ("upsert",)), (1, 3, ("log_compact",)), (2, 7, (*_PLANS, *_CLEANS, "upsert"))),
-    ((2, 5, ("upsert",)), (1, 2, ("log_compact",)), (1, 3, ("plan_clean", "plan_compaction")), (1, 3, (*_RUNS, "upsert"))),
+    (
+        (2, 5, ("upsert",)),
+        (1, 2, ("log_compact",)),
+        (1, 3, ("plan_clean", "plan_compaction")),
+        (1, 3, (*_RUNS, "upsert")),
+    ),
     ((1, 3, ("tiny_logs", "upsert")), (1, 2, ("log_compact", "compact", "reopen"))),
     ((1, 2, ("upsert",)), (1, 2, ("alter", "promote")), (1, 4, (*_PLANS, "upsert")), (0, 2, _CLEANS)),
 )
