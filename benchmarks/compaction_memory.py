@@ -30,8 +30,8 @@ import lakebed
 from benchmarks.claims import Claims, report
 from benchmarks.handmade import FILE_ID, KEY, TOKEN, HandmadeTable
 from benchmarks.measure import Measured, measure
-from lakebed.format.log_block import BlockKind, Header
-from lakebed.format.log_v2 import footer_entries
+from lakebed.format.log.block import BlockKind, Header
+from lakebed.format.log.v2 import footer_entries
 from lakebed.model.instant import Action
 
 MEMORY = 512 << 20
@@ -80,43 +80,45 @@ def rows_of(kind: str, numbers: np.ndarray, version: int) -> pa.Table:
 class StreamedTable(HandmadeTable):
     """A handmade table whose files are written a chunk at a time, for none of them need fit into memory."""
 
-    def base_of(self, shape: Shape) -> Path:
+    def base_of(self, reader_context: Shape) -> Path:
         """The base file of a shape, keys 0, 2, 4, …"""
-        begin = self._begin()
-        name = f"{FILE_ID}_{TOKEN}_{begin}.parquet"
-        numbers = np.arange(shape.base_rows, dtype=np.int64) * 2
-        self._stream(self.root / name, self._chunks(shape, numbers, 0, begin, name), {}, sorted_rows=True)
-        self._commit(begin, Action.COMMIT, [name])
+        requested_time = self._begin()
+        name = f"{FILE_ID}_{TOKEN}_{requested_time}.parquet"
+        numbers = np.arange(reader_context.base_rows, dtype=np.int64) * 2
+        self._stream(
+            self.root / name, self._chunks(reader_context, numbers, 0, requested_time, name), {}, sorted_rows=True
+        )
+        self._commit(requested_time, Action.COMMIT, [name])
         return self.root / name
 
     def linked_base(self, made: Path) -> None:
         """The base file of another table of the same shape, under the name it has there."""
-        begin = self._begin()
+        requested_time = self._begin()
         os.link(made, self.root / made.name)
-        self._commit(begin, Action.COMMIT, [made.name])
+        self._commit(requested_time, Action.COMMIT, [made.name])
 
-    def log_of(self, shape: Shape, version: int) -> None:
+    def log_of(self, reader_context: Shape, version: int) -> None:
         """A log of nine parts updates and one part new keys."""
-        begin = self._begin()
+        requested_time = self._begin()
         rng = np.random.default_rng(version)
-        numbers = np.sort(rng.choice(shape.base_rows, shape.log_rows, replace=False)) * 2
+        numbers = np.sort(rng.choice(reader_context.base_rows, reader_context.log_rows, replace=False)) * 2
         numbers[::10] += 1
         is_sorted = self.layout == "lsm_tree"
         if not is_sorted:
             rng.shuffle(numbers)
-        name = f"{FILE_ID}_{TOKEN}_{begin}_1.log.parquet"
-        entries = footer_entries(BlockKind.PARQUET_DATA, {Header.INSTANT_TIME: begin})
-        chunks = self._chunks(shape, numbers, version, begin, FILE_ID)
+        name = f"{FILE_ID}_{TOKEN}_{requested_time}_1.log.parquet"
+        entries = footer_entries(BlockKind.PARQUET_DATA, {Header.INSTANT_TIME: requested_time})
+        chunks = self._chunks(reader_context, numbers, version, requested_time, FILE_ID)
         self._stream(self.root / name, chunks, entries, sorted_rows=is_sorted)
-        self._commit(begin, Action.DELTA_COMMIT, [name])
+        self._commit(requested_time, Action.DELTA_COMMIT, [name])
 
     def _chunks(
-        self, shape: Shape, numbers: np.ndarray, version: int, begin: str, file_name: str
+        self, reader_context: Shape, numbers: np.ndarray, version: int, requested_time: str, file_name: str
     ) -> Iterator[pa.Table]:
-        step = CHUNK_BYTES // ROW_BYTES[shape.rows]
+        step = CHUNK_BYTES // ROW_BYTES[reader_context.rows]
         for first in range(0, len(numbers), step):
-            rows = rows_of(shape.rows, numbers[first : first + step], version)
-            yield self._stored(rows, begin, file_name, False)
+            rows = rows_of(reader_context.rows, numbers[first : first + step], version)
+            yield self._stored(rows, requested_time, file_name, False)
 
     def _stream(self, path: Path, chunks: Iterator[pa.Table], entries: dict[str, str], *, sorted_rows: bool) -> None:
         schema = self._stored(self.schema.empty_table(), "", "", False).schema
@@ -130,15 +132,15 @@ class StreamedTable(HandmadeTable):
             sink.add_key_value_metadata({**entries, **({"lakebed.sorted": "utf8"} if sorted_rows else {})})
 
 
-def build(root: Path, shape: Shape, base: Path | None) -> Path:
+def build(root: Path, reader_context: Shape, base: Path | None) -> Path:
     """The table of a shape; the path of its base file, which may be another's."""
-    table = StreamedTable(root, NARROW if shape.rows == "narrow" else WIDE, layout=shape.layout)
+    table = StreamedTable(root, NARROW if reader_context.rows == "narrow" else WIDE, layout=reader_context.layout)
     if base is None:
-        base = table.base_of(shape)
+        base = table.base_of(reader_context)
     else:
         table.linked_base(base)
-    for version in range(1, shape.logs + 1):
-        table.log_of(shape, version)
+    for version in range(1, reader_context.logs + 1):
+        table.log_of(reader_context, version)
     return base
 
 
@@ -151,21 +153,21 @@ def compact(root: str, memory: int) -> int:
     return sum(path.stat().st_size for path in made)
 
 
-def check(root: Path, shape: Shape) -> None:
+def check(root: Path, reader_context: Shape) -> None:
     """Every key once, ascending, and as many of the newest version as the last log has rows."""
     versions = lakebed.open(root).scan(columns=["id", "ts"]).to_arrow()
-    assert len(versions["id"].unique()) == versions.num_rows >= shape.base_rows
-    newest = pc.sum(pc.equal(versions["ts"], shape.logs)).as_py()
-    assert newest == shape.log_rows, (newest, shape.log_rows)
+    assert len(versions["id"].unique()) == versions.num_rows >= reader_context.base_rows
+    newest = pc.sum(pc.equal(versions["ts"], reader_context.logs)).as_py()
+    assert newest == reader_context.log_rows, (newest, reader_context.log_rows)
 
 
-def one(folder: Path, shape: Shape, base: Path | None, memory: int) -> tuple[Measured, int, Path]:
+def one(folder: Path, reader_context: Shape, base: Path | None, memory: int) -> tuple[Measured, int, Path]:
     """Make, compact, check; what was measured, the bytes before, and a base file to link."""
-    root = folder / str(shape).replace(", ", "_").replace(" ", "")
-    kept = build(root, shape, base)
+    root = folder / str(reader_context).replace(", ", "_").replace(" ", "")
+    kept = build(root, reader_context, base)
     size = sum(path.stat().st_size for path in root.glob("*.parquet"))
     found = measure(compact, str(root), memory, repeat=1, cores=2)
-    check(root, shape)
+    check(root, reader_context)
     for path in root.glob("*.parquet"):
         if path != kept:
             path.unlink()
@@ -191,16 +193,19 @@ def run(
     try:
         base: Path | None = None
         before: Shape | None = None
-        for shape in shapes:
-            same = before is not None and (before.gigabytes, before.rows) == (shape.gigabytes, shape.rows)
+        for reader_context in shapes:
+            same = before is not None and (before.gigabytes, before.rows) == (
+                reader_context.gigabytes,
+                reader_context.rows,
+            )
             if not same and base is not None:
                 base.unlink()
-            found, size, base = one(home, shape, base if same else None, memory)
-            before = shape
+            found, size, base = one(home, reader_context, base if same else None, memory)
+            before = reader_context
             cells = (size / 1e9, found.result / 1e9, found.peak / 1e6, found.cpu, found.wall)
-            table.add_row(str(shape), *(f"{value:.1f}" if value >= 10 else f"{value:.2f}" for value in cells))
-            claims.append((f"peak MB above the imports: {shape}", found.peak / 1e6, memory / 1e6))
-            print(f"{shape}: {found.peak / 1e6:.0f} MB, {found.wall:.1f} s", flush=True)
+            table.add_row(str(reader_context), *(f"{value:.1f}" if value >= 10 else f"{value:.2f}" for value in cells))
+            claims.append((f"peak MB above the imports: {reader_context}", found.peak / 1e6, memory / 1e6))
+            print(f"{reader_context}: {found.peak / 1e6:.0f} MB, {found.wall:.1f} s", flush=True)
     finally:
         shutil.rmtree(home, ignore_errors=True)
     Console().print(table)

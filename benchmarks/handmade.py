@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakebed.format.log_block import BlockKind, Header
-from lakebed.format.log_v1 import encode_block
-from lakebed.format.log_v2 import footer_entries
+from lakebed.format.log.block import BlockKind, Header
+from lakebed.format.log.v1 import encode_block
+from lakebed.format.log.v2 import footer_entries
 from lakebed.format.table_files import render_properties, table_checksum
-from lakebed.format.timeline_files import encode_body
+from lakebed.format.timeline.files import encode_body
 from lakebed.model.actions import CommitMetadata, WriteStat
 from lakebed.model.instant import Action, State
 from lakebed.model.schema import META_FIELD_NAMES, table_avro, with_meta_fields
@@ -69,10 +69,12 @@ class HandmadeTable:
     # ------------------------------------------------------------------ commits
     def base(self, rows: pa.Table, *, is_sorted: bool = True) -> str:
         """Replace the slice's base file by these rows (which are sorted by key here if asked)."""
-        begin = self._begin()
-        name = f"{FILE_ID}_{TOKEN}_{begin}.parquet"
-        self._parquet(self.root / name, self._stored(rows, begin, name, is_sorted), {}, is_sorted, self.base_row_group)
-        return self._commit(begin, Action.COMMIT, [name])
+        requested_time = self._begin()
+        name = f"{FILE_ID}_{TOKEN}_{requested_time}.parquet"
+        self._parquet(
+            self.root / name, self._stored(rows, requested_time, name, is_sorted), {}, is_sorted, self.base_row_group
+        )
+        return self._commit(requested_time, Action.COMMIT, [name])
 
     def log(
         self,
@@ -82,45 +84,45 @@ class HandmadeTable:
         native: bool = True,
         is_sorted: bool = True,
         header: Mapping[Header, str] | None = None,
-        begin: str | None = None,
+        requested_time: str | None = None,
         inline_name: bool = False,
     ) -> str:
         """One delta: data rows, deletes (key and ordering columns), or both; native files or one v1 file."""
-        begin = begin or self._begin()
+        requested_time = requested_time or self._begin()
         extra = dict(header or {})
-        data = None if rows is None else self._stored(rows, begin, FILE_ID, is_sorted)
+        data = None if rows is None else self._stored(rows, requested_time, FILE_ID, is_sorted)
         names = []
         if native:
             for kind, word, table in ((BlockKind.PARQUET_DATA, "log", data), (BlockKind.DELETE, "deletes", deletes)):
                 if table is not None:
                     number = len(names) + 1
                     name = (
-                        f".{FILE_ID}_{begin}.log.{number}_{TOKEN}"
+                        f".{FILE_ID}_{requested_time}.log.{number}_{TOKEN}"
                         if inline_name
-                        else f"{FILE_ID}_{TOKEN}_{begin}_1.{word}.parquet"
+                        else f"{FILE_ID}_{TOKEN}_{requested_time}_1.{word}.parquet"
                     )
                     table = table if kind is BlockKind.PARQUET_DATA else self._delete_rows(table)
-                    entries = footer_entries(kind, {Header.INSTANT_TIME: begin, **extra})
+                    entries = footer_entries(kind, {Header.INSTANT_TIME: requested_time, **extra})
                     self._parquet(self.root / name, table, entries, is_sorted, self.log_row_group)
                     names.append(name)
         else:
-            name = f".{FILE_ID}_{begin}.log.1_{TOKEN}"
+            name = f".{FILE_ID}_{requested_time}.log.1_{TOKEN}"
             blocks = b""
             if data is not None:
                 sink = pa.BufferOutputStream()
                 self._parquet(sink, data, {}, is_sorted, self.log_row_group)
                 schema = json.dumps(table_avro(with_meta_fields(self.schema), self.root.name))
-                full = {Header.INSTANT_TIME: begin, Header.SCHEMA: schema, **extra}
+                full = {Header.INSTANT_TIME: requested_time, Header.SCHEMA: schema, **extra}
                 blocks += encode_block(BlockKind.PARQUET_DATA, full, sink.getvalue().to_pybytes())
             (self.root / name).write_bytes(blocks)
             names.append(name)
-        return self._commit(begin, Action.DELTA_COMMIT, names)
+        return self._commit(requested_time, Action.DELTA_COMMIT, names)
 
     def _begin(self) -> str:
         self.clock += 1000
         return str(self.clock)
 
-    def _commit(self, begin: str, action: Action, names: Sequence[str]) -> str:
+    def _commit(self, requested_time: str, action: Action, names: Sequence[str]) -> str:
         stats = tuple(
             WriteStat(FILE_ID, name, "", prev_commit="null", num_writes=1, file_size=(self.root / name).stat().st_size)
             for name in names
@@ -128,20 +130,20 @@ class HandmadeTable:
         schema = json.dumps(table_avro(self.schema, self.root.name))
         body = CommitMetadata("UPSERT", {"": stats}, {"schema": schema})
         timeline = self.root / ".hoodie" / "timeline"
-        (timeline / f"{begin}.{action}.requested").write_bytes(b"")
-        completed = f"{begin}_{int(begin) + 500}.{action}"
+        (timeline / f"{requested_time}.{action}.requested").write_bytes(b"")
+        completed = f"{requested_time}_{int(requested_time) + 500}.{action}"
         (timeline / completed).write_bytes(encode_body(body, action, State.COMPLETED))
-        return begin
+        return requested_time
 
     # ------------------------------------------------------------------ files
-    def _stored(self, rows: pa.Table, begin: str, file_name: str, is_sorted: bool) -> pa.Table:
+    def _stored(self, rows: pa.Table, requested_time: str, file_name: str, is_sorted: bool) -> pa.Table:
         if is_sorted:
             rows = rows.sort_by(self.key)
         count = rows.num_rows
         keys = rows.column(self.key).cast(pa.string())
         numbers = pa.array(np.arange(count)).cast(pa.string())
-        sequence = pc.binary_join_element_wise(_same(f"{begin}_0", count), numbers, "_")
-        meta = [_same(begin, count), sequence, keys, _same("", count), _same(file_name, count)]
+        sequence = pc.binary_join_element_wise(_same(f"{requested_time}_0", count), numbers, "_")
+        meta = [_same(requested_time, count), sequence, keys, _same("", count), _same(file_name, count)]
         return pa.table(
             [*meta, *(rows.column(item.name) for item in self.schema)],
             schema=pa.schema([*(pa.field(name, pa.string()) for name in META_FIELD_NAMES), *self.schema]),

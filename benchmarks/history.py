@@ -34,7 +34,7 @@ from rich.table import Table
 from benchmarks.claims import Claims, report
 from benchmarks.measure import measure
 from lakebed.format.names import HISTORY_DIR, BaseFileName
-from lakebed.format.timeline_files import encode_body
+from lakebed.format.timeline.files import encode_body
 from lakebed.model.actions import CommitMetadata, WriteStat
 from lakebed.model.instant import Action, State
 from lakebed.storage.local import LocalStorage

@@ -19,7 +19,7 @@ import lakebed
 from benchmarks.claims import Claims
 from benchmarks.handmade import HandmadeTable
 from benchmarks.measure import Measured, measure
-from lakebed.read.kept_vectors import KEPT
+from lakebed.read.merge_vector_cache import MERGE_VECTORS
 
 ROWS, LOG_ROWS = 2_000_000, 100_000
 MEMORY = 256 << 20
@@ -62,7 +62,7 @@ def build(root: Path, rows: int, logs: int, log_rows: int) -> Path:
 
 def merged(root: Path, columns: list[str] | None, where: str | None) -> int:
     """The merged read, as if it were the first: how many rows came out."""
-    KEPT.clear()
+    MERGE_VECTORS.clear()
     scan = lakebed.open(root).scan(columns=columns, filter=where, memory=MEMORY, options={"lakebed.threads": "1"})
     return sum(batch.num_rows for batch in scan.to_batches())
 

@@ -43,9 +43,9 @@ EASY = {"hoodie.log.compaction.blocks.threshold": "2", "lakebed.log.compaction.s
 """Every log counts as small, so that a log compaction takes all of them."""
 
 
-def build(root: Path, rows: int, **shape: Any) -> Path:
+def build(root: Path, rows: int, **reader_context: Any) -> Path:
     """The table before its first compaction."""
-    table = lakebed.create(root, SCHEMA, **{**SHAPE, **shape})
+    table = lakebed.create(root, SCHEMA, **{**SHAPE, **reader_context})
     table.bulk_insert(base(rows))
     for number in range(1, UPSERTS + 1):
         table.upsert(upsert(rows, number))

@@ -91,12 +91,12 @@ class Lakebed(Engine):
         super().__init__(home)
         self.lakebed = lakebed
         self.version = f"lakebed {lakebed.__version__}"
-        shape = {"record_key": "id", "partition_by": "region", "ordering": "ts", "index": "bucket"}
-        self.shape: dict[str, Any] = {**shape, "num_buckets": BUCKETS, "log_format": log_format}
-        self.options = {key: str(value) for key, value in self.shape.items()}
+        reader_context = {"record_key": "id", "partition_by": "region", "ordering": "ts", "index": "bucket"}
+        self.reader_context: dict[str, Any] = {**reader_context, "num_buckets": BUCKETS, "log_format": log_format}
+        self.options = {key: str(value) for key, value in self.reader_context.items()}
 
     def fill(self, name: str, rows: Any) -> None:
-        self.lakebed.create(self.home / name, rows.schema, **self.shape).bulk_insert(rows)
+        self.lakebed.create(self.home / name, rows.schema, **self.reader_context).bulk_insert(rows)
 
     def upsert(self, name: str, rows: Any) -> None:
         self.lakebed.open(self.home / name).upsert(rows)
@@ -109,10 +109,10 @@ class Lakebed(Engine):
 
     def forget(self) -> None:
         """Merge vectors and frames of an earlier query must not make the next "first" read a repeated one."""
-        from lakebed.read.kept_vectors import KEPT
+        from lakebed.read.merge_vector_cache import MERGE_VECTORS
         from lakebed.spark.read import forget_frames
 
-        KEPT.clear()
+        MERGE_VECTORS.clear()
         forget_frames()
 
 
@@ -272,7 +272,7 @@ def _summary(job: Any) -> list[Any]:
     return [job.name().split(" at ")[0], took, job.stageIds().size() - job.numSkippedStages(), job.numCompletedTasks()]
 
 
-def rehearse(engine: Engine, session: Any, data: Path) -> None:
+def dry_run(engine: Engine, session: Any, data: Path) -> None:
     """Everything once on a tiny table: classes are loaded, Python workers are there."""
     engine.fill("warm", session.read.parquet(str(data / "warm_base.parquet")))
     engine.upsert("warm", session.read.parquet(str(data / "warm_upsert.parquet")))
@@ -311,7 +311,7 @@ def main(job: dict[str, Any]) -> None:
     engine = engine_named(job["engine"], home, job.get("bundle", ""))
     session = start(engine, job["memory"])
     clock = Clock(session)
-    rehearse(engine, session, Path(job["data"]))
+    dry_run(engine, session, Path(job["data"]))
     answers = work(engine, session, job, clock)
     files = [file for file in home.rglob("*") if file.is_file() and "orders" in file.relative_to(home).parts]
     stored = sum(file.stat().st_size for file in files if file.suffix != ".crc")

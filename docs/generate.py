@@ -16,7 +16,7 @@ from expression_tables import filled
 from lakebed.config.clustering_options import ClusteringOptions
 from lakebed.config.compaction_options import CompactionOptions
 from lakebed.config.option import markdown_table
-from lakebed.config.options import ReadOptions, TableConfig
+from lakebed.config.read_options import ReadOptions, TableConfig
 from lakebed.config.upkeep_options import ArchiveOptions, CleanOptions, TtlOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.index.options import IndexOptions
@@ -44,13 +44,13 @@ GROUPS = (
 FORMATS = {
     "names.md": ("names",),
     "properties.md": ("table_files",),
-    "timeline.md": ("timeline_files", "avro"),
-    "log_v1.md": ("log_block", "log_v1", "block_content", "avro_columns"),
-    "log_v2.md": ("log_v2",),
-    "hfile.md": ("hfile", "hfile_layout", "hfile_writer"),
-    "metadata.md": ("metadata_keys", "metadata_records"),
+    "timeline.md": ("timeline/files", "avro/container"),
+    "log_v1.md": ("log/block", "log/v1", "log/block_content", "avro/columns"),
+    "log_v2.md": ("log/v2",),
+    "hfile.md": ("hfile/reader", "hfile/layout", "hfile/writer"),
+    "metadata.md": ("metadata/keys", "metadata/records"),
     "bloom_filter.md": ("bloom_filter",),
-    "parquet_footer.md": ("parquet_footer",),
+    "parquet_footer.md": ("parquet/footer",),
     "hashing_meta.md": ("hashing_meta",),
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.config.option import options_of
-from lakebed.config.options import ReadOptions, TableConfig
+from lakebed.config.read_options import ReadOptions, TableConfig
 from lakebed.errors import InvalidRequest
 from lakebed.model.actions import ActionBody, CommitMetadata
 from lakebed.model.instant import Instant
@@ -102,19 +102,19 @@ class Inspect:
         view = FileSystemView.of(self.client, lister)
         rows = []
         for partition in sorted(view.partitions()):
-            for piece in view.slices(partition, at):
-                base = piece.base_file
+            for file_slice in view.slices(partition, at):
+                base = file_slice.base_file
                 rows.append(
                     {
                         "partition": partition,
-                        "file_id": piece.file_group.file_id,
-                        "base_instant": piece.base_instant_time,
+                        "file_id": file_slice.file_group.file_id,
+                        "base_instant": file_slice.base_instant_time,
                         "base_file": base.name if base else None,
                         "base_bytes": base.size if base else 0,
-                        "log_files": len(piece.log_files),
-                        "log_bytes": sum(log.size for log in piece.log_files),
-                        "bytes": piece.size,
-                        "logs": [log.name for log in piece.log_files],
+                        "log_files": len(file_slice.log_files),
+                        "log_bytes": sum(log.size for log in file_slice.log_files),
+                        "bytes": file_slice.size,
+                        "logs": [log.name for log in file_slice.log_files],
                     }
                 )
         return pa.Table.from_pylist(rows, schema=SLICES_SCHEMA)

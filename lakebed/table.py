@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.config.given import option_texts
 from lakebed.config.option import bytes_of, warn_unknown
-from lakebed.config.options import ReadOptions, TableConfig, known_keys
+from lakebed.config.option_texts import option_texts
+from lakebed.config.read_options import ReadOptions, TableConfig, known_keys
 from lakebed.config.upkeep_groups import check_upkeep
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest
@@ -24,25 +24,25 @@ from lakebed.inspect import Inspect
 from lakebed.model.ddl import ddl_schema
 from lakebed.model.finding import Finding
 from lakebed.read.plan import Query, query_named
+from lakebed.read.reader_context import reader_context_of
 from lakebed.read.scan import Scan
-from lakebed.read.shape import table_shape
 from lakebed.read.time_range import Time
 from lakebed.runner import LocalRunner
+from lakebed.services.after_write import after_write
 from lakebed.services.check import check_table
 from lakebed.services.drop_metadata import is_half_dropped, remove_metadata
-from lakebed.services.inline import after_write
 from lakebed.services.services import Services
 from lakebed.storage.open import open_storage
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
-from lakebed.txn.mode import MODE_KEYS, control_for
-from lakebed.write.asked import TABLE_NAME, stated
-from lakebed.write.create import NewTable, create_table, schema_of
+from lakebed.txn.mode import MODE_KEYS, txn_context_for
+from lakebed.txn.txn_context import TxnContext
+from lakebed.write.create.create_options import TABLE_NAME, stated
+from lakebed.write.create.create_table import NewTable, create_table, schema_of
 from lakebed.write.job import CommitResult
-from lakebed.write.merge_builder import MergeBuilder, run_merge
+from lakebed.write.merge_into.builder import MergeBuilder, run_merge
 from lakebed.write.operation import Operation
-from lakebed.write.operations import DEFAULT_MEMORY, TableWriter
-from lakebed.write.writable import write_keys
+from lakebed.write.table_writer import DEFAULT_MEMORY, TableWriter
+from lakebed.write.write_checks import write_keys
 
 Options = Mapping[str, Any] | WriteOptions | None
 
@@ -50,21 +50,21 @@ Options = Mapping[str, Any] | WriteOptions | None
 class Table:
     """A Hudi table at a location. Get one with `lakebed.open`."""
 
-    __slots__ = ("_client", "_control", "_drop_metadata", "_options", "_properties", "_runner")
+    __slots__ = ("_client", "_drop_metadata", "_options", "_properties", "_runner", "_txn_context")
 
     def __init__(
         self,
         client: MetaClient,
         options: ReadOptions | None = None,
         properties: Mapping[str, str] | None = None,
-        control: Control | None = None,
+        txn_context: TxnContext | None = None,
         drop_metadata: bool = False,
     ) -> None:
         self._client = client
         self._drop_metadata = drop_metadata
         self._options = options or ReadOptions()
         self._properties = option_texts(properties)
-        self._control = control
+        self._txn_context = txn_context
         self._runner = LocalRunner()
 
     # ------------------------------------------------------------------ what it is
@@ -86,7 +86,7 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         """The current schema, meta fields first."""
-        return table_shape(self._client).schema
+        return reader_context_of(self._client).schema
 
     @property
     def inspect(self) -> Inspect:
@@ -110,9 +110,9 @@ class Table:
 
     def _services(self, given: Mapping[str, str]) -> Services:
         properties = {**self._properties, **given}
-        control = self._control or Control.of(self._client.storage)
+        txn_context = self._txn_context or TxnContext.of(self._client.storage)
         memory, drop = self._options.memory, self._drop_metadata
-        return Services(self._client, control, self._runner, memory, self.refresh, properties, drop)
+        return Services(self._client, txn_context, self._runner, memory, self.refresh, properties, drop)
 
     # ------------------------------------------------------------------ reading
     def scan(
@@ -264,7 +264,7 @@ class Table:
             writer = self._writer(options, memory, drop_metadata)
             if not _is_spark_frame(builder.source):
                 return self._done(run_merge(writer, builder), options)
-            from lakebed.spark.carry import carried_rows
+            from lakebed.spark.rows_to_driver import carried_rows
 
             with carried_rows(builder.source, writer.client.storage) as rows:
                 return self._done(
@@ -290,10 +290,10 @@ class Table:
         chosen = {**self._client.config.properties, **self._properties, **given}
         files = WriteOptions.from_properties(chosen)
         check_upkeep(chosen)
-        control = control_for(self._client, {**self._properties, **given}, self._control)
+        txn_context = txn_context_for(self._client, {**self._properties, **given}, self._txn_context)
         writer = TableWriter(  # a write that is refused leaves the metadata table where it is
             self._client,
-            control,
+            txn_context,
             files,
             {**self._properties, **given},
             self._runner,
@@ -301,7 +301,7 @@ class Table:
         )
         asked = drop_metadata or self._drop_metadata or files.drop_metadata
         if asked or is_half_dropped(self._client):
-            self._client = remove_metadata(self._client, control)
+            self._client = remove_metadata(self._client, txn_context)
             writer = replace(writer, client=self._client)
         return writer
 
@@ -442,7 +442,7 @@ def create(
             "there is a table already", file=storage.url, hint='Open it, or create with if_exists="open".'
         )
     client, asked = MetaClient.open(storage), {key: value for key, value in given.items() if key in MODE_KEYS}
-    control_for(client, asked)  # a table that is there keeps its settings, but who may write is for all to agree on
+    txn_context_for(client, asked)  # a table that is there keeps its settings, but who may write is for all to agree on
     return Table(client, properties=asked)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.format.names import SCHEMA_DIR
-from lakebed.format.timeline_files import encode_body
+from lakebed.format.timeline.files import encode_body
 from lakebed.model.actions import CommitMetadata
 from lakebed.model.instant import Action, Instant, State
 from lakebed.model.internal_schema import parse_internal_schema
@@ -111,7 +111,7 @@ class Alteration:
     clock: Clock
 
     @property
-    def begin(self) -> str:
+    def requested_time(self) -> str:
         return self.inflight.requested_time
 
     def complete(self) -> Instant:
@@ -120,9 +120,9 @@ class Alteration:
         versions = [self.schema, *_versions(client)]
         done = next_time(self.clock, client.config.timezone, greatest_time(client.timeline))
         for state in ("requested", "inflight"):
-            self.storage.put(f"{SCHEMA_DIR}/{self.begin}.schemacommit.{state}", b"")
+            self.storage.put(f"{SCHEMA_DIR}/{self.requested_time}.schemacommit.{state}", b"")
         history = json.dumps({"schemas": versions}).encode()
-        self.storage.put(f"{SCHEMA_DIR}/{self.begin}_{done}.schemacommit", history)
+        self.storage.put(f"{SCHEMA_DIR}/{self.requested_time}_{done}.schemacommit", history)
         text = json.dumps(self.schema)
         avro = json.dumps(table_avro(parse_internal_schema(text).arrow, client.config.name))
         body = CommitMetadata("ALTER_SCHEMA", {}, {"schema": avro, "latest_schema": text})
@@ -134,13 +134,13 @@ def begin_alter(table: Table | Storage | str, change: Change, *, clock: Clock | 
     """Announce a change, and leave it there."""
     storage = table if isinstance(table, Storage) else open_storage(table.url if isinstance(table, Table) else table)
     client, ticking = MetaClient.open(storage), clock or SystemClock()
-    begin = next_time(ticking, client.config.timezone, greatest_time(client.timeline))
+    requested_time = next_time(ticking, client.config.timezone, greatest_time(client.timeline))
     action = Action.DELTA_COMMIT if client.config.is_mor else Action.COMMIT
-    requested = create_requested(storage, begin, action, b"", client.active.folder)
+    requested = create_requested(storage, requested_time, action, b"", client.active.folder)
     inflight = to_inflight(storage, requested, b"", client.active.folder)
     schema = copy.deepcopy(_versions(client)[0])
     change.apply(schema)
-    schema["version_id"] = int(begin)
+    schema["version_id"] = int(requested_time)
     schema["max_column_id"] = _Ids(schema).newest
     return Alteration(storage, inflight, schema, ticking)
 

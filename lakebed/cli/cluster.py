@@ -14,7 +14,7 @@ from lakebed.cli.output import complain, print_json, say
 from lakebed.cli.show import JsonOption, PathArgument
 from lakebed.cli.upkeep import DropMetadataOption, SetOption, options_of
 from lakebed.errors import InvalidRequest
-from lakebed.services.clustering_choice import PlannedClustering
+from lakebed.services.clustering_strategy import PlannedClustering
 from lakebed.services.watch import Outcome, Watcher
 from lakebed.table import open as open_table
 
@@ -112,7 +112,7 @@ def _print_outcome(outcome: Outcome, as_json: bool) -> None:
 
 def _print_plan(planned: PlannedClustering, as_json: bool) -> None:
     if as_json:
-        groups = [[str(piece.file_group) for piece in group] for group in planned.groups]
+        groups = [[str(file_slice.file_group) for file_slice in group] for group in planned.groups]
         left = {str(group): reason for group, reason in (planned.left or {}).items()}
         told = {"instants": [str(one) for one in planned.instants], "groups": groups, "left": left}
         print_json(told | ({"resizes": [one.what for one in planned.resizes]} if planned.resizes else {}))

@@ -13,9 +13,9 @@ from lakebed.cli.json_values import json_rows
 from lakebed.cli.output import print_json, print_pairs, print_table, say
 from lakebed.datafile.log_file import open_log_file, read_block
 from lakebed.errors import InvalidRequest
-from lakebed.format.avro import decode_binary
-from lakebed.format.hfile import HFileReader
-from lakebed.format.log_block import LogBlock
+from lakebed.format.avro.container import decode_binary
+from lakebed.format.hfile.reader import HFileReader
+from lakebed.format.log.block import LogBlock
 from lakebed.storage.local import LocalStorage
 
 log_app = typer.Typer(help="Look into a log file.", no_args_is_help=True)

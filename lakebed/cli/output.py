@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from lakebed.cli.harmless import harmless, harmless_cell, harmless_json
 from lakebed.cli.json_values import json_rows
+from lakebed.cli.terminal_text import harmless, harmless_cell, harmless_json
 
 PIPE_WIDTH = 1000
 """Without a terminal nothing is folded: who greps for a file name must find it in one piece."""

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import InvalidRequest
-from lakebed.model.joined import value_chunks
+from lakebed.model.concat import value_chunks
 from lakebed.model.nested_cast import cast_column
 from lakebed.model.schema import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME
 

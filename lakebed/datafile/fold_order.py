@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptTable
-from lakebed.format.log_block import LogBlock
+from lakebed.format.log.block import LogBlock
 from lakebed.model.instant import comparable
 
 
@@ -56,7 +56,7 @@ def fold_order(blocks: Sequence[LogBlock], base_instant_time: str | None) -> Fol
     superseded: list[int] = []
     in_base: list[int] = []
     for index, block in enumerate(blocks):
-        instant = block.instant_time
+        instant = block.requested_time
         if instant in covered:
             superseded.append(index)
         elif instant not in covers:
@@ -99,9 +99,9 @@ def _places(blocks: Sequence[LogBlock], covers: Mapping[str, set[str]]) -> _Plac
     by_instant: dict[str, tuple[str, int]] = {}
     reached = ""
     for index, block in enumerate(blocks):
-        if block.instant_time not in covers:
-            reached = max(reached, comparable(block.instant_time))
-            by_index[index] = by_instant[block.instant_time] = (reached, index)
+        if block.requested_time not in covers:
+            reached = max(reached, comparable(block.requested_time))
+            by_index[index] = by_instant[block.requested_time] = (reached, index)
     return _Places(by_index, by_instant)
 
 
@@ -115,10 +115,10 @@ def _covers(blocks: Sequence[LogBlock]) -> dict[str, set[str]]:
         times = block.compacted_times
         if times:
             newest = max(times, key=comparable)
-            if comparable(newest) >= comparable(block.instant_time):
-                what = f"a log compaction at {block.instant_time} claims to cover {newest}, which is not older"
+            if comparable(newest) >= comparable(block.requested_time):
+                what = f"a log compaction at {block.requested_time} claims to cover {newest}, which is not older"
                 raise CorruptTable(what, file=block.file, offset=block.offset)
-            covers.setdefault(block.instant_time, set()).update(times)
+            covers.setdefault(block.requested_time, set()).update(times)
     for instant in sorted(covers, key=comparable):  # an instant covers older ones only, so those are complete by now
         for time in tuple(covers[instant]):
             covers[instant] |= covers.get(time, set())

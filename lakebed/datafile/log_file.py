@@ -21,12 +21,12 @@ from lakebed.datafile.parquet_metadata import Footers
 from lakebed.datafile.parquet_source import ParquetSource
 from lakebed.datafile.source import DEFAULT_BATCH_ROWS, ReadCounters
 from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
-from lakebed.format.avro_columns import CHUNK_ROWS, avro_batches
-from lakebed.format.block_content import decode_delete_block, decode_hfile_block, normalize_deletes
-from lakebed.format.hfile import HFileReader
-from lakebed.format.log_block import FORMAT_V1, BlockKind, LogBlock
-from lakebed.format.log_v1 import MAGIC, scan_blocks
-from lakebed.format.log_v2 import PARQUET_MAGIC, block_from_footer
+from lakebed.format.avro.columns import CHUNK_ROWS, avro_batches
+from lakebed.format.hfile.reader import HFileReader
+from lakebed.format.log.block import FORMAT_V1, BlockKind, LogBlock
+from lakebed.format.log.block_content import decode_delete_block, decode_hfile_block, normalize_deletes
+from lakebed.format.log.v1 import MAGIC, scan_blocks
+from lakebed.format.log.v2 import PARQUET_MAGIC, block_from_footer
 from lakebed.format.names import parse_log_file
 from lakebed.model.files import FileGroupId, LogFile
 from lakebed.model.key_range import KeyRange
@@ -55,7 +55,7 @@ def _log_file(storage: Storage, path: str) -> LogFile:
         path=path,
         size=info.size,
         file_group=FileGroupId(folder, parsed.file_id),
-        instant_time=parsed.instant_time,
+        requested_time=parsed.requested_time,
         version=parsed.version,
         write_token=parsed.write_token or "",
         kind=parsed.kind,

@@ -21,7 +21,7 @@ from enum import StrEnum
 
 from lakebed.datafile.fold_order import fold_order
 from lakebed.errors import CorruptTable, UnsupportedFormat
-from lakebed.format.log_block import BlockKind, LogBlock
+from lakebed.format.log.block import BlockKind, LogBlock
 from lakebed.model.files import LogFile
 
 
@@ -65,7 +65,7 @@ class LogRun:
 
     block: LogBlock
     rank: int
-    instant_time: str
+    requested_time: str
     stands_at: str
 
     @property
@@ -78,7 +78,7 @@ class LogRun:
 
     @property
     def is_compacted(self) -> bool:
-        return self.stands_at != self.instant_time
+        return self.stands_at != self.requested_time
 
     def has_positions_for(self, base_instant_time: str | None) -> bool:
         """Whether the record positions may be used: only against the base file they were taken from."""
@@ -109,7 +109,7 @@ class LogScan:
                 what = f"{block.content_length} bytes of a committed log are no block"
                 raise CorruptTable(what, file=block.file, offset=block.offset)
             if item.why is Why.NOT_COMMITTED and item.committed:
-                what = f"a committed log holds a block of the instant {block.instant_time}, which is not committed"
+                what = f"a committed log holds a block of the instant {block.requested_time}, which is not committed"
                 raise CorruptTable(what, file=block.file, offset=block.offset)
         return self
 
@@ -117,8 +117,8 @@ class LogScan:
 def completed_by(completion_times: Mapping[str, str], until: str | None = None) -> Callable[[str], bool]:
     """A predicate for `scan_slice`: completed at all, or not later than `until`."""
 
-    def is_committed(instant_time: str) -> bool:
-        completed = completion_times.get(instant_time)
+    def is_committed(requested_time: str) -> bool:
+        completed = completion_times.get(requested_time)
         return completed is not None and (until is None or completed <= until)
 
     return is_committed
@@ -132,15 +132,15 @@ def scan_slice(
 ) -> LogScan:
     """The runs of a slice. `base_instant_time` is that of its base file, None where it has none."""
     ordered = sorted(files, key=lambda scanned: scanned.log.order)
-    placed = [(block, scanned.log) for scanned in ordered for block in scanned.blocks]
+    tagged = [(block, scanned.log) for scanned in ordered for block in scanned.blocks]
     dropped: list[Dropped] = []
-    live = _live_blocks(placed, is_committed, dropped)
+    live = _live_blocks(tagged, is_committed, dropped)
     live = _drop(live, _repeated([block for _, block in live]), Why.REPEATED, dropped)
     order = fold_order([block for _, block in live], base_instant_time)
     _drop(live, set(order.superseded), Why.COMPACTED, dropped)
     _drop(live, set(order.in_base), Why.IN_BASE, dropped)
     runs = tuple(
-        LogRun(live[one.index][1], rank, live[one.index][1].instant_time, one.stands_at)
+        LogRun(live[one.index][1], rank, live[one.index][1].requested_time, one.stands_at)
         for rank, one in enumerate(order.standing)
     )
     return LogScan(runs, tuple(dropped), order.covered)
@@ -150,18 +150,18 @@ _Placed = tuple[int, LogBlock]  # a block and its place in the slice
 
 
 def _live_blocks(
-    placed: Sequence[tuple[LogBlock, LogFile]], is_committed: Callable[[str], bool], dropped: list[Dropped]
+    tagged: Sequence[tuple[LogBlock, LogFile]], is_committed: Callable[[str], bool], dropped: list[Dropped]
 ) -> list[_Placed]:
     """Data and delete blocks that are committed and not rolled back."""
     rolled_back: dict[str, int] = {}  # instant -> place of the last command against it
-    for place, (block, _) in enumerate(placed):
+    for place, (block, _) in enumerate(tagged):
         if block.kind is BlockKind.COMMAND:
             if not block.is_rollback:
                 raise UnsupportedFormat("a command block is no rollback", file=block.file, offset=block.offset)
             rolled_back[block.target_instant_time] = place
     live: list[_Placed] = []
     known: dict[str, bool] = {}
-    for place, (block, log) in enumerate(placed):
+    for place, (block, log) in enumerate(tagged):
         why = None
         if block.kind is BlockKind.CORRUPT:
             why = Why.CORRUPT
@@ -170,7 +170,7 @@ def _live_blocks(
         elif block.kind is BlockKind.CDC_DATA:
             why = Why.CHANGE_DATA
         else:
-            instant = block.instant_time
+            instant = block.requested_time
             if instant not in known:
                 known[instant] = is_committed(instant)
             if place < rolled_back.get(instant, -1):
@@ -180,7 +180,7 @@ def _live_blocks(
         if why is None:
             live.append((place, block))
         else:
-            dropped.append(Dropped(block, why, is_committed(log.instant_time)))
+            dropped.append(Dropped(block, why, is_committed(log.requested_time)))
     return live
 
 
@@ -203,15 +203,15 @@ def _repeated(blocks: Sequence[LogBlock]) -> set[int]:
         tried = _attempt(block)
         if tried is not None:
             reached = (tried[1], -tried[0])
-            furthest[block.instant_time] = max(reached, furthest.get(block.instant_time, reached))
+            furthest[block.requested_time] = max(reached, furthest.get(block.requested_time, reached))
     seen: set[tuple[str, str]] = set()
     out: set[int] = set()
     for index, block in enumerate(blocks):
         if block.identifier is None:
             continue
-        name = (block.instant_time, block.identifier)
+        name = (block.requested_time, block.identifier)
         tried = _attempt(block)
-        if name in seen or (tried is not None and -tried[0] != furthest[block.instant_time][1]):
+        if name in seen or (tried is not None and -tried[0] != furthest[block.requested_time][1]):
             out.add(index)
         seen.add(name)
     return out

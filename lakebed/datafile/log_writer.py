@@ -25,8 +25,8 @@ from lakebed.datafile.column_encoding import aligned
 from lakebed.datafile.key_bounds import KeyBounds
 from lakebed.datafile.writers import UNFILLED, FileSchema, WriteTarget, WrittenFile, key_column, place_columns
 from lakebed.errors import InvalidRequest
-from lakebed.format.block_content import delete_schema
-from lakebed.format.log_block import Header
+from lakebed.format.log.block import Header
+from lakebed.format.log.block_content import delete_schema
 from lakebed.model.actions import WriteStat
 from lakebed.model.schema import RECORD_KEY
 
@@ -47,9 +47,9 @@ class LogSpec:
     populate_meta_fields: bool = True
     """Whether rows keep their meta columns in the log; where not, they still come with their key."""
 
-    def header(self, instant_time: str, positions: str | None = None) -> dict[Header, str]:
+    def header(self, requested_time: str, positions: str | None = None) -> dict[Header, str]:
         """The header entries that data and deletes share; positions and the base file they count go together."""
-        header = {Header.INSTANT_TIME: instant_time, Header.SCHEMA: self.schema.avro_json}
+        header = {Header.INSTANT_TIME: requested_time, Header.SCHEMA: self.schema.avro_json}
         if self.compacted_times:
             header[Header.COMPACTED_BLOCK_TIMES] = ",".join(self.compacted_times)
         if positions is not None and self.positions_base is not None:
@@ -153,7 +153,7 @@ def log_stat(
         file_id=target.file_group.file_id,
         path=path,
         partition_path=target.file_group.partition_path,
-        prev_commit=target.prev_commit or target.instant_time,
+        prev_commit=target.prev_commit or target.requested_time,
         num_writes=rows,
         num_inserts=inserts,
         num_updates=rows - inserts,

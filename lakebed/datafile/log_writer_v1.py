@@ -26,12 +26,12 @@ from lakebed.datafile.log_writer import LogInput, LogSpec, PositionList, Positio
 from lakebed.datafile.parquet_writer import ParquetEncoder
 from lakebed.datafile.write_queue import WriteQueue
 from lakebed.datafile.writers import WriteTarget, WrittenFile
-from lakebed.format.avro_columns import CHUNK_ROWS, CONTENT_VERSION
-from lakebed.format.avro_writer import encode_frames_of
-from lakebed.format.block_content import delete_schema
-from lakebed.format.delete_writer import encode_deletes
-from lakebed.format.log_block import BlockKind, Header, encode_positions_v1
-from lakebed.format.log_v1 import MAGIC, encode_block
+from lakebed.format.avro.columns import CHUNK_ROWS, CONTENT_VERSION
+from lakebed.format.avro.writer import encode_frames_of
+from lakebed.format.log.block import BlockKind, Header, encode_positions_v1
+from lakebed.format.log.block_content import delete_schema
+from lakebed.format.log.delete_writer import encode_deletes
+from lakebed.format.log.v1 import MAGIC, encode_block
 from lakebed.format.names import LogFileName
 from lakebed.model.files import LogKind
 from lakebed.model.schema import RECORD_KEY
@@ -125,7 +125,7 @@ class InlineLogWriter:
             return
         content, size = block.finish()
         positions = block.positions.ascending()
-        header = self._spec.header(self._target.instant_time, _encoded(positions))
+        header = self._spec.header(self._target.requested_time, _encoded(positions))
         if self._spec.is_partial:
             header[Header.IS_PARTIAL] = "true"
         file = self._current_file()
@@ -150,7 +150,7 @@ class InlineLogWriter:
 
     def _put_delete_block(self, rows: pa.Table, positions: Positions | None) -> None:
         content = encode_deletes(rows, self._target.file_group.partition_path)
-        header = self._spec.header(self._target.instant_time, _encoded(positions))
+        header = self._spec.header(self._target.requested_time, _encoded(positions))
         file = self._current_file()
         file.output.write(encode_block(BlockKind.DELETE, header, content))
         file.deletes += rows.num_rows
@@ -181,7 +181,12 @@ class InlineLogWriter:
     def _path(self) -> str:
         group = self._target.file_group
         name = LogFileName(
-            group.file_id, self._target.instant_time, self._version, self._target.write_token, LogKind.LOG, native=False
+            group.file_id,
+            self._target.requested_time,
+            self._version,
+            self._target.write_token,
+            LogKind.LOG,
+            native=False,
         )
         return self._target.path(name.render())
 

@@ -25,9 +25,9 @@ from lakebed.datafile.log_writer import LogInput, LogSpec, PositionList, Positio
 from lakebed.datafile.parquet_writer import PARQUET, ParquetEncoder, RowEncoder
 from lakebed.datafile.write_queue import WriteQueue
 from lakebed.datafile.writers import WriteTarget, WrittenFile
-from lakebed.format.block_content import delete_schema
-from lakebed.format.log_block import ROLLBACK_COMMAND, BlockKind, Header, encode_positions_v2
-from lakebed.format.log_v2 import footer_entries
+from lakebed.format.log.block import ROLLBACK_COMMAND, BlockKind, Header, encode_positions_v2
+from lakebed.format.log.block_content import delete_schema
+from lakebed.format.log.v2 import footer_entries
 from lakebed.format.names import LogFileName
 from lakebed.model.files import LogKind
 from lakebed.model.schema import RECORD_KEY, arrow_to_avro
@@ -101,7 +101,7 @@ class NativeLogWriter:
         self._spec = spec
         self._options = options or FileOptions()
         self._container = container or ParquetContainer()
-        self._input = LogInput(spec, target, f"{target.file_group} at {target.instant_time}")
+        self._input = LogInput(spec, target, f"{target.file_group} at {target.requested_time}")
         self._numbers = _Numbers(version, self._options.log_naming, spec.has_earlier_deletes)
         self._open: dict[str, _NativeFile] = {}
         self._written: list[WrittenFile] = []
@@ -184,7 +184,7 @@ class NativeLogWriter:
         file = self._open[role]
         positions = file.positions.all()
         encoded = None if positions is None else encode_positions_v2(positions)
-        header = self._spec.header(self._target.instant_time, encoded)
+        header = self._spec.header(self._target.requested_time, encoded)
         if file.kind is LogKind.LOG:
             block = BlockKind.PARQUET_DATA
             if self._spec.is_partial:
@@ -292,7 +292,7 @@ def _log_path(target: WriteTarget, kind: LogKind, number: int, naming: LogNaming
     native = naming is LogNaming.NATIVE
     name = LogFileName(
         target.file_group.file_id,
-        target.instant_time,
+        target.requested_time,
         number,
         target.write_token,
         kind if native else LogKind.LOG,
@@ -317,7 +317,7 @@ def write_command_log(
     options = options or FileOptions()
     path = _log_path(target, LogKind.LOG, version, options.log_naming, PARQUET)
     header = {
-        Header.INSTANT_TIME: target.instant_time,
+        Header.INSTANT_TIME: target.requested_time,
         Header.TARGET_INSTANT_TIME: rolled_back,
         Header.COMMAND_BLOCK_TYPE: ROLLBACK_COMMAND,
     }

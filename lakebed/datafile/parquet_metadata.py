@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptTable
-from lakebed.format.parquet_footer import MAGIC, TRAILER, ColumnChunk, Footer, footer_size, parse_footer
-from lakebed.format.parquet_schema import Kind, Leaf
+from lakebed.format.parquet.footer import MAGIC, TRAILER, ColumnChunk, Footer, footer_size, parse_footer
+from lakebed.format.parquet.schema import Kind, Leaf
 
 WHOLE_GROUP = 1024 * 1024
 _TAIL = 64 * 1024

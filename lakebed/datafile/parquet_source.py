@@ -25,8 +25,8 @@ from lakebed.datafile.row_group_stats import column_stats, decoded_bytes, leaves
 from lakebed.datafile.source import DEFAULT_BATCH_ROWS, MAX_KEY, MIN_KEY, ReadCounters, arrow_errors, checked_schema
 from lakebed.errors import CorruptTable
 from lakebed.expression.predicate import Predicate
-from lakebed.format.parquet_footer import Footer
-from lakebed.format.parquet_statistics import bounds
+from lakebed.format.parquet.footer import Footer
+from lakebed.format.parquet.statistics import bounds
 from lakebed.model.key_range import KeyRange, java_bound
 from lakebed.model.schema import RECORD_KEY
 from lakebed.model.schema_evolution import Renames

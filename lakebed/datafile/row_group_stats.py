@@ -15,9 +15,9 @@ import pyarrow as pa
 from lakebed.errors import CorruptTable
 from lakebed.expression.predicate import ColumnStats, Predicate
 from lakebed.expression.tree import fields
-from lakebed.format.parquet_footer import ColumnChunk, Footer
-from lakebed.format.parquet_schema import Physical
-from lakebed.format.parquet_statistics import bounds, byte_bounds, null_count
+from lakebed.format.parquet.footer import ColumnChunk, Footer
+from lakebed.format.parquet.schema import Physical
+from lakebed.format.parquet.statistics import bounds, byte_bounds, null_count
 from lakebed.model.schema_evolution import Renames
 
 _WIDTHS = {Physical.BOOLEAN: 1, Physical.INT32: 4, Physical.FLOAT: 4}

@@ -17,10 +17,10 @@ from lakebed.datafile.orc_source import OrcSource
 from lakebed.datafile.parquet_source import SORTED_KEY, ParquetSource, RowGroup
 from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
 from lakebed.format.bloom_filter import FOOTER_KEY, MAX_KEY, MIN_KEY, TYPE_CODE_KEY, BloomFilter, load_bloom_filter
-from lakebed.format.log_block import BlockKind
+from lakebed.format.log.block import BlockKind
 from lakebed.format.names import parse_log_file
+from lakebed.model.concat import concat
 from lakebed.model.finding import Finding, Severity
-from lakebed.model.joined import concat
 from lakebed.model.record_key import KeyGenerator, record_key_array
 from lakebed.model.schema import RECORD_KEY
 from lakebed.storage.storage import Storage

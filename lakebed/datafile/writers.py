@@ -50,7 +50,7 @@ class WriteTarget:
     """Where files go: the file group, the action that writes, and this try of the task."""
 
     file_group: FileGroupId
-    instant_time: str
+    requested_time: str
     write_token: str = "0-0-0"
     prev_commit: str | None = None
 
@@ -129,7 +129,7 @@ class BaseFileWriter:
         may_repeat: bool = False,
     ) -> None:
         options = options or FileOptions()
-        name = BaseFileName(target.file_group.file_id, target.write_token, target.instant_time, PARQUET).render()
+        name = BaseFileName(target.file_group.file_id, target.write_token, target.requested_time, PARQUET).render()
         self.path = target.path(name)
         self.counts = RowCounts()
         self.rows = 0

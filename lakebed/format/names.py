@@ -83,11 +83,11 @@ class BaseFileName:
 
     file_id: str
     write_token: str
-    instant_time: str
+    requested_time: str
     extension: str
 
     def render(self) -> str:
-        return f"{self.file_id}_{self.write_token}_{self.instant_time}.{self.extension}"
+        return f"{self.file_id}_{self.write_token}_{self.requested_time}.{self.extension}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class LogFileName:
     """The name of a log file in either naming. `extension` is the format of a native log, None for an inline one."""
 
     file_id: str
-    instant_time: str
+    requested_time: str
     version: int
     write_token: str
     kind: LogKind
@@ -104,11 +104,11 @@ class LogFileName:
 
     def render(self) -> str:
         if self.native:
-            stem = f"{self.file_id}_{self.write_token}_{self.instant_time}_{self.version}"
+            stem = f"{self.file_id}_{self.write_token}_{self.requested_time}_{self.version}"
             return f"{stem}.{self.kind}.{self.extension}"
         token = f"_{self.write_token}" if self.write_token else ""
         cdc = ".cdc" if self.kind is LogKind.CDC else ""
-        return f".{self.file_id}_{self.instant_time}.log.{self.version}{token}{cdc}"
+        return f".{self.file_id}_{self.requested_time}.log.{self.version}{token}{cdc}"
 
 
 def parse_base_file(name: str) -> BaseFileName | None:
@@ -135,7 +135,7 @@ def parse_instant_file(name: str) -> Instant | None:
     match = _INSTANT.fullmatch(name)
     if match is None:
         return None
-    begin, completion, word, suffix = match.groups()
+    requested_time, completion, word, suffix = match.groups()
     if word in ("requested", "inflight") and suffix is None:
         word, suffix = None, word
     try:
@@ -145,26 +145,26 @@ def parse_instant_file(name: str) -> Instant | None:
     if completion is not None:
         if word is None or suffix is not None or action in _NEVER_COMPLETED_BY_WORD:
             return None
-        return Instant(begin, action, State.COMPLETED, completion)
+        return Instant(requested_time, action, State.COMPLETED, completion)
     if suffix is None or (suffix == "requested" and word is None):
         return None
     if (action is Action.COMMIT and suffix == "inflight") != (word is None):
         return None
     if action is Action.SAVEPOINT and suffix == "requested":
         return None
-    return Instant(begin, action, State(suffix))
+    return Instant(requested_time, action, State(suffix))
 
 
 def instant_file_name(instant: Instant) -> str:
     """The name under which this state of the instant is stored."""
-    begin, action = instant.requested_time, instant.action
+    requested_time, action = instant.requested_time, instant.action
     if instant.state is State.COMPLETED:
-        return f"{begin}_{instant.completion_time}.{action.completes_as}"
+        return f"{requested_time}_{instant.completion_time}.{action.completes_as}"
     if action is Action.SAVEPOINT and instant.state is State.REQUESTED:
         raise InvalidRequest("a savepoint has no requested state")
     if action is Action.COMMIT and instant.state is State.INFLIGHT:
-        return f"{begin}.inflight"
-    return f"{begin}.{action}.{instant.state}"
+        return f"{requested_time}.inflight"
+    return f"{requested_time}.{action}.{instant.state}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -242,15 +242,15 @@ def server_markers_file_name(number: int) -> str:
     return f"MARKERS{number}"
 
 
-def marker_dir(instant_time: str, partition_path: str = "") -> str:
+def marker_dir(requested_time: str, partition_path: str = "") -> str:
     """The folder, relative to the table, of an instant's markers for one partition."""
-    folder = f"{TEMP_DIR}/{instant_time}"
+    folder = f"{TEMP_DIR}/{requested_time}"
     return f"{folder}/{partition_path}" if partition_path else folder
 
 
-def heartbeat_file(instant_time: str) -> str:
+def heartbeat_file(requested_time: str) -> str:
     """The path, relative to the table, of a writer's heartbeat."""
-    return f"{HEARTBEAT_DIR}/{instant_time}"
+    return f"{HEARTBEAT_DIR}/{requested_time}"
 
 
 def parse_heartbeat_file(name: str) -> str | None:
@@ -258,9 +258,9 @@ def parse_heartbeat_file(name: str) -> str | None:
     return name if is_instant_time(name) else None
 
 
-def hashing_meta_file_name(instant_time: str = INITIAL_HASHING_INSTANT) -> str:
+def hashing_meta_file_name(requested_time: str = INITIAL_HASHING_INSTANT) -> str:
     """The name of a partition's consistent-hashing metadata as of an instant."""
-    return f"{instant_time}{HASHING_META_SUFFIX}"
+    return f"{requested_time}{HASHING_META_SUFFIX}"
 
 
 def parse_hashing_meta_file(name: str) -> str | None:

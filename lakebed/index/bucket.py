@@ -86,26 +86,26 @@ class BucketIndex:
 
     def _existing(self, partition_path: str) -> dict[int, KeyLocation]:
         found: dict[int, KeyLocation] = {}
-        for piece in self.context.view.slices(partition_path):
-            file_id = piece.file_group.file_id
+        for file_slice in self.context.view.slices(partition_path):
+            file_id = file_slice.file_group.file_id
             bucket = bucket_of_file_id(file_id)
             if bucket is None:
                 raise InvalidRequest(
-                    f"the file group {piece.file_group} was not written by a bucket index",
+                    f"the file group {file_slice.file_group} was not written by a bucket index",
                     hint="Write to this table with the index that made it (hoodie.index.type).",
                 )
             if bucket >= self.num_buckets:
                 raise InvalidRequest(
-                    f"the file group {piece.file_group} is bucket {bucket} of a table with {self.num_buckets} buckets",
+                    f"{file_slice.file_group} is bucket {bucket} of a table with {self.num_buckets} buckets",
                     hint="Give the bucket count that the table was written with.",
                 )
             if bucket in found:
                 raise CorruptTable(
                     f"two file groups hold bucket {bucket} of {partition_path!r}: {found[bucket].file_id} and {file_id}"
                 )
-            found[bucket] = KeyLocation(partition_path, file_id, piece.base_instant_time)
-            if not self.count_is_known and piece.base_file is not None and len(found) <= _ASKED:
-                self._check_count(piece.base_file, bucket)
+            found[bucket] = KeyLocation(partition_path, file_id, file_slice.base_instant_time)
+            if not self.count_is_known and file_slice.base_file is not None and len(found) <= _ASKED:
+                self._check_count(file_slice.base_file, bucket)
         return found
 
     def _check_count(self, base: BaseFile, bucket: int) -> None:

@@ -69,9 +69,9 @@ def save_hashing(client: MetaClient, ring: HashingMetadata) -> None:
         client.storage.put(path, render_hashing_meta(ring))
 
 
-def mark_committed(client: MetaClient, partition_path: str, instant_time: str) -> None:
+def mark_committed(client: MetaClient, partition_path: str, requested_time: str) -> None:
     """Say that the ring of an instant counts, also for those who no longer find the instant on the timeline."""
-    client.storage.put_if_absent(f"{hashing_meta_dir(partition_path)}/{instant_time}{_COMMIT_MARK}", b"")
+    client.storage.put_if_absent(f"{hashing_meta_dir(partition_path)}/{requested_time}{_COMMIT_MARK}", b"")
 
 
 @dataclass(slots=True)
@@ -120,14 +120,16 @@ class ConsistentBucketIndex:
         if load_hashing(self.context.client, partition_path) is None:
             save_hashing(self.context.client, self.ring(partition_path))
 
-    def renewed(self, partition_path: str, instant_time: str = "") -> HashingMetadata:
+    def renewed(self, partition_path: str, requested_time: str = "") -> HashingMetadata:
         """The ring with new file groups in all places; the same for whoever asks."""
         old = self.ring(partition_path)
         nodes = tuple(replace(node, file_id_prefix=name_uuid(f"after {node.file_id}".encode())) for node in old.ring)
-        return HashingMetadata(partition_path, nodes, instant_time, old.seq_no + 1)
+        return HashingMetadata(partition_path, nodes, requested_time, old.seq_no + 1)
 
     def _base_instants(self, partition_path: str) -> dict[str, str]:
         if partition_path not in self._instants:
             slices = self.context.view.slices(partition_path)
-            self._instants[partition_path] = {piece.file_group.file_id: piece.base_instant_time for piece in slices}
+            self._instants[partition_path] = {
+                file_slice.file_group.file_id: file_slice.base_instant_time for file_slice in slices
+            }
         return self._instants[partition_path]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptTable
 from lakebed.format.hashing_meta import RING_END, HashingMetadata, HashingNode, NodeTag
-from lakebed.merge.vectors import Ints
+from lakebed.merge.arrow_numpy import Ints
 from lakebed.model.xx_hash import ring_hashes
 
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 from lakebed.index.bucket import grouped
 from lakebed.index.key_scan import KeyReader, SliceLookup
 from lakebed.index.locations import IndexContext, Ints, KeyLocation, Places, distinct, distinct_keys, with_places
+from lakebed.merge.arrow_numpy import index_array
 from lakebed.merge.key_index import KeyIndex
-from lakebed.merge.vectors import index_array
 from lakebed.model.files import FileSlice
 from lakebed.model.record_key import KeyGenerator
 from lakebed.model.schema import PARTITION_PATH
@@ -47,12 +47,14 @@ class KeyLookupIndex:
         of_row = np.full(rows.num_rows, -1, np.int64)
         locations: list[KeyLocation] = []
         if self.is_global:
-            slices = [piece for path in self.context.view.partitions() for piece in self.context.view.slices(path)]
+            slices = [
+                file_slice for path in self.context.view.partitions() for file_slice in self.context.view.slices(path)
+            ]
             owners = self._owners(keys, slices)
             home = np.full(len(keys), -1, np.int64)
             home[key_of] = partition_of
             self._forget_dead_moves(keys, slices, owners, home, {path: at for at, path in enumerate(paths)})
-            of_row, locations = owners[key_of], [_location(piece) for piece in slices]
+            of_row, locations = owners[key_of], [_location(file_slice) for file_slice in slices]
         else:
             for path, members in zip(paths, grouped(partition_of, len(paths)), strict=True):
                 slices = list(self.context.view.slices(path))
@@ -60,7 +62,7 @@ class KeyLookupIndex:
                     used, place = np.unique(key_of[members], return_inverse=True)
                     owners = self._owners(keys.take(index_array(used)), slices)[place]
                     of_row[members] = np.where(owners >= 0, owners + len(locations), -1)
-                    locations += [_location(piece) for piece in slices]
+                    locations += [_location(file_slice) for file_slice in slices]
         return with_places(rows, Places(tuple(locations), of_row), is_global=self.is_global, moves=self.moves)
 
     def _owners(self, keys: pa.Array, slices: list[FileSlice]) -> Ints:
@@ -89,13 +91,13 @@ class KeyLookupIndex:
         """A key that would move must be alive where it was found, else it is new."""
         if not slices:
             return
-        place = np.array([codes.get(piece.file_group.partition_path, -2) for piece in slices], np.int64)
-        logged = np.array([bool(piece.log_files) for piece in slices], np.bool_)
+        place = np.array([codes.get(file_slice.file_group.partition_path, -2) for file_slice in slices], np.int64)
+        logged = np.array([bool(file_slice.log_files) for file_slice in slices], np.bool_)
         suspects = np.flatnonzero((owners >= 0) & logged[owners] & (place[owners] != home))
         if len(suspects):
             asked = {key: {int(owners[key])} for key in suspects.tolist()}
-            living = [key for key, _ in self._alive(keys, slices, asked)]
-            owners[np.setdiff1d(suspects, np.array(living, np.int64))] = -1
+            live = [key for key, _ in self._alive(keys, slices, asked)]
+            owners[np.setdiff1d(suspects, np.array(live, np.int64))] = -1
 
     def _alive(self, keys: pa.Array, slices: list[FileSlice], asked: dict[int, set[int]]) -> Iterator[tuple[int, int]]:
         """Pairs of key and slice, of those asked, where the merged slice has the key."""
@@ -111,11 +113,12 @@ class KeyLookupIndex:
         index = KeyIndex(keys)
         reader = KeyReader(self.context.reader, self.generator)
         tasks = [
-            SliceLookup(reader, piece, keys, index, self.by_ranges, self.by_bloom, alive=alive) for piece in slices
+            SliceLookup(reader, file_slice, keys, index, self.by_ranges, self.by_bloom, alive=alive)
+            for file_slice in slices
         ]
         return self.context.runner.map(SliceLookup.run, tasks, label="index look-up")
 
 
-def _location(piece: FileSlice) -> KeyLocation:
-    group = piece.file_group
-    return KeyLocation(group.partition_path, group.file_id, piece.base_instant_time)
+def _location(file_slice: FileSlice) -> KeyLocation:
+    group = file_slice.file_group
+    return KeyLocation(group.partition_path, group.file_id, file_slice.base_instant_time)

@@ -15,11 +15,11 @@ import pyarrow as pa
 from lakebed.datafile.base_file import open_base_file
 from lakebed.format.bloom_filter import FOOTER_KEY, TYPE_CODE_KEY, load_bloom_filter
 from lakebed.index.locations import Bools, Ints
+from lakebed.merge.arrow_numpy import bool_array
 from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.key_index import KeyIndex
+from lakebed.merge.reader_context import ReadSplit
 from lakebed.merge.record_merger import MergeRule
-from lakebed.merge.table_shape import ReadSplit
-from lakebed.merge.vectors import bool_array
 from lakebed.model.files import FileSlice
 from lakebed.model.record_key import KeyGenerator, record_key_array
 from lakebed.model.schema import RECORD_KEY
@@ -34,17 +34,17 @@ class KeyReader:
     reader: FileGroupReader
     generator: KeyGenerator | None = None
 
-    def keys(self, piece: FileSlice) -> Iterator[pa.Array]:
+    def keys(self, file_slice: FileSlice) -> Iterator[pa.Array]:
         """All keys of the slice, with repetitions."""
         narrow = self._narrowed()
-        for run in narrow.runs(piece, narrow.schema):
+        for run in narrow.runs(file_slice, narrow.schema):
             for batch in run.open(_BATCH_ROWS):
                 yield batch.column(0) if run.is_delete else self._made(batch)
 
-    def living_keys(self, piece: FileSlice) -> Iterator[pa.Array]:
+    def live_keys(self, file_slice: FileSlice) -> Iterator[pa.Array]:
         """The keys of the rows that the slice has when merged."""
         columns = self._columns()
-        for batch in replace(self.reader, schema=columns, predicate=None, commits=None).read(ReadSplit(piece)):
+        for batch in replace(self.reader, schema=columns, predicate=None, commits=None).read(ReadSplit(file_slice)):
             yield self._made(batch)
 
     def _made(self, batch: pa.RecordBatch) -> pa.Array:
@@ -52,7 +52,7 @@ class KeyReader:
 
     def _columns(self) -> pa.Schema:
         names = (RECORD_KEY,) if self.generator is None else self._key_columns(self.generator)
-        return pa.schema([self.reader.shape.schema.field(name) for name in names])
+        return pa.schema([self.reader.reader_context.schema.field(name) for name in names])
 
     @staticmethod
     def _key_columns(generator: KeyGenerator) -> tuple[str, ...]:
@@ -60,8 +60,10 @@ class KeyReader:
 
     def _narrowed(self) -> FileGroupReader:
         columns = self._columns()
-        shape = replace(self.reader.shape, schema=columns, rule=MergeRule(key=columns.names[0]), virtual_key=None)
-        return replace(self.reader, shape=shape, schema=columns, predicate=None, commits=None)
+        reader_context = replace(
+            self.reader.reader_context, schema=columns, rule=MergeRule(key=columns.names[0]), virtual_key=None
+        )
+        return replace(self.reader, reader_context=reader_context, schema=columns, predicate=None, commits=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class SliceLookup:
     """A task: which of the wanted keys a slice has."""
 
     keys: KeyReader
-    piece: FileSlice
+    file_slice: FileSlice
     wanted: pa.Array
     index: KeyIndex
     by_ranges: bool = False
@@ -78,11 +80,11 @@ class SliceLookup:
 
     def run(self) -> Ints:
         """Numbers of the wanted keys that are there, ascending."""
-        piece = self.piece
-        if (self.by_bloom or self.by_ranges) and piece.base_file is not None and not self.candidates().any():
-            piece = replace(piece, base_file=None)
+        file_slice = self.file_slice
+        if (self.by_bloom or self.by_ranges) and file_slice.base_file is not None and not self.candidates().any():
+            file_slice = replace(file_slice, base_file=None)
         found = np.zeros(len(self.wanted), np.bool_)
-        stream = self.keys.living_keys(piece) if self.alive else self.keys.keys(piece)
+        stream = self.keys.live_keys(file_slice) if self.alive else self.keys.keys(file_slice)
         for batch in stream:
             places = self.index.find(batch.cast(self.wanted.type))
             found[places[places >= 0]] = True
@@ -90,7 +92,7 @@ class SliceLookup:
 
     def candidates(self) -> Bools:
         """Which keys the base file may have, by its footer."""
-        base = self.piece.base_file
+        base = self.file_slice.base_file
         assert base is not None
         with open_base_file(self.keys.reader.storage, base) as source:
             maybe: Bools = np.ones(len(self.wanted), np.bool_)

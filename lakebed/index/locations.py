@@ -21,9 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.merge.arrow_numpy import index_array_with_nulls
 from lakebed.merge.file_group_reader import FileGroupReader
-from lakebed.merge.vectors import index_array_with_nulls
-from lakebed.model.joined import concat_chunks
+from lakebed.model.concat import concat_chunks
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 from lakebed.runner import Runner
 from lakebed.timeline.meta_client import MetaClient
@@ -47,7 +47,7 @@ class KeyLocation:
 
     partition_path: str
     file_id: str
-    instant_time: str
+    requested_time: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,10 @@ def with_places(rows: pa.Table, places: Places, *, is_global: bool = False, move
     partition as a new key and the old place is named for the delete; otherwise it goes where the key is, and its
     partition path changes (the writer sees to it that its partition columns follow).
     """
-    names = ("partition_path", "file_id", "instant_time")
+    names = ("partition_path", "file_id", "requested_time")
     known = [_column(places, name) for name in names]
     parts = [
-        _placed(rows.slice(start, ROWS_AT_ONCE), known, places.of_row[start : start + ROWS_AT_ONCE], is_global, moves)
+        _tagged(rows.slice(start, ROWS_AT_ONCE), known, places.of_row[start : start + ROWS_AT_ONCE], is_global, moves)
         for start in range(0, max(1, rows.num_rows), ROWS_AT_ONCE)
     ]
     return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
@@ -109,7 +109,7 @@ def nowhere(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _placed(rows: pa.Table, known: list[pa.Array], of_row: Ints, is_global: bool, moves: bool) -> pa.Table:
+def _tagged(rows: pa.Table, known: list[pa.Array], of_row: Ints, is_global: bool, moves: bool) -> pa.Table:
     """Some rows with their location columns: the names of few places, repeated for all rows, outgrow a column."""
     found = index_array_with_nulls(of_row)
     partitions, file_ids, instants = (column.take(found) for column in known)
@@ -143,4 +143,4 @@ def distinct_keys(rows: pa.Table) -> tuple[pa.Array, Ints]:
 
 def _column(places: Places, name: str) -> pa.Array:
     values = [getattr(location, name) for location in places.locations]
-    return pa.array([value or None for value in values] if name == "instant_time" else values, pa.string())
+    return pa.array([value or None for value in values] if name == "requested_time" else values, pa.string())

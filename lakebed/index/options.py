@@ -21,7 +21,7 @@ from lakebed.config.option import (
     read_options,
     to_properties,
 )
-from lakebed.config.options import TableConfig
+from lakebed.config.read_options import TableConfig
 from lakebed.errors import InvalidRequest
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import InvalidRequest
-from lakebed.format.metadata_keys import partition_path
-from lakebed.format.metadata_records import RecordIndexRecord
+from lakebed.format.metadata.keys import partition_path
+from lakebed.format.metadata.records import RecordIndexRecord
 from lakebed.index.locations import IndexContext, KeyLocation, Places, distinct_keys, with_places
 from lakebed.metadata.metadata_table import MetadataTable
 from lakebed.model.files import FileGroupId
@@ -47,12 +47,14 @@ class RecordIndex:
                     group = FileGroupId(partition_path(record.partition), record.file_id)
                     owners[at] = numbers.setdefault(group, len(numbers))
         locations = self._locations(list(numbers))
-        known = np.array([location.instant_time != "" for location in locations] or [False], np.bool_)
+        known = np.array([location.requested_time != "" for location in locations] or [False], np.bool_)
         owners = np.where((owners >= 0) & known[owners], owners, -1)
         return with_places(rows, Places(tuple(locations), owners[key_of]), is_global=True, moves=self.moves)
 
     def _locations(self, groups: list[FileGroupId]) -> list[KeyLocation]:
         instants: dict[FileGroupId, str] = {}
         for path in {group.partition_path for group in groups}:
-            instants |= {piece.file_group: piece.base_instant_time for piece in self.context.view.slices(path)}
+            instants |= {
+                file_slice.file_group: file_slice.base_instant_time for file_slice in self.context.view.slices(path)
+            }
         return [KeyLocation(group.partition_path, group.file_id, instants.get(group, "")) for group in groups]

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import InvalidRequest
+from lakebed.merge.arrow_numpy import Bools, Ints, index_array, index_array_with_nulls
 from lakebed.merge.fold import Groups, Verdict
 from lakebed.merge.record_merger import RecordMerger
-from lakebed.merge.vectors import Bools, Ints, index_array, index_array_with_nulls
 from lakebed.merge.window import Window, marked
-from lakebed.model.joined import concat, concat_chunks
+from lakebed.model.concat import concat, concat_chunks
 from lakebed.model.nested_cast import cast_column
 
 
@@ -34,17 +34,19 @@ def fold_custom(window: Window, groups: Groups, names: list[str], merger: Record
     """Run the merger over all versions of every repeated key."""
     rule = window.facts.rule
     ended = groups.last(groups.deleted)
-    begin = ended + 1
-    begin = np.where(ended < 0, groups.starts, begin)
-    versions = np.maximum(groups.ends - begin + 1, 0)
+    requested_time = ended + 1
+    requested_time = np.where(ended < 0, groups.starts, requested_time)
+    versions = np.maximum(groups.ends - requested_time + 1, 0)
     gone = versions == 0
     helpers = [name for name in sorted(window.facts.wanted) if name not in names and window.has(name)]
     columns = names + helpers
-    so_far = _rows(window, columns, np.where(gone, groups.rows[groups.ends], groups.rows[np.where(gone, 0, begin)]))
+    so_far = _rows(
+        window, columns, np.where(gone, groups.rows[groups.ends], groups.rows[np.where(gone, 0, requested_time)])
+    )
     empty = gone.copy()
     for number in range(1, int(versions.max(initial=0))):
         keys = np.flatnonzero(versions > number)
-        at = begin[keys] + number
+        at = requested_time[keys] + number
         newer = _rows(window, columns, groups.rows[at])
         older = so_far.take(index_array(keys))
         newer = _fill_absent(window, groups.runs[at], older, newer, ~empty[keys])

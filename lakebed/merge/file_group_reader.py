@@ -20,10 +20,10 @@ from lakebed.datafile.parquet_metadata import Footers
 from lakebed.datafile.source import ReadCounters
 from lakebed.errors import CorruptTable
 from lakebed.merge.hash_merge import hash_merge
+from lakebed.merge.reader_context import LSM_TREE, ReadSplit
 from lakebed.merge.runs import Run
 from lakebed.merge.slice_runs import SliceRuns, is_made
 from lakebed.merge.sorted_merge import RUN_OVERHEAD, sorted_merge
-from lakebed.merge.table_shape import LSM_TREE, ReadSplit
 from lakebed.model.files import FileSlice
 from lakebed.model.key_range import KeyRange
 from lakebed.model.schema import COMMIT_TIME
@@ -43,14 +43,14 @@ class FileGroupReader(SliceRuns):
         self, split: ReadSplit, counters: ReadCounters | None = None, footers: Footers | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The merged rows of a slice that the query asks for. `footers` are those known of files below logs."""
-        piece = split.slice
-        merger_sees_all = piece.log_files and self.shape.rule.mode is MergeMode.CUSTOM
-        names = self.shape.schema.names if merger_sees_all else self.schema.names
-        wanted = self.columns(names or self.shape.schema.names[:1])  # rows without columns have no number
-        if not piece.log_files:
-            merged = self._base_rows(piece, wanted, counters)
+        file_slice = split.slice
+        merger_sees_all = file_slice.log_files and self.reader_context.rule.mode is MergeMode.CUSTOM
+        names = self.reader_context.schema.names if merger_sees_all else self.schema.names
+        wanted = self.columns(names or self.reader_context.schema.names[:1])  # rows without columns have no number
+        if not file_slice.log_files:
+            merged = self._base_rows(file_slice, wanted, counters)
         else:
-            merged = self._merged_rows(piece, wanted, counters, footers)
+            merged = self._merged_rows(file_slice, wanted, counters, footers)
         with none_missing():
             for batch in merged:
                 yield from self.asked_for(batch)
@@ -69,9 +69,9 @@ class FileGroupReader(SliceRuns):
                 return 0
             with none_missing(), open_base_file(self.storage, base) as source:
                 return source.num_rows
-        names = self.shape.schema.names
-        first = self.shape.rule.key if self.shape.rule.key in names else names[0]
-        narrow = replace(self, schema=pa.schema([self.shape.schema.field(first)]))
+        names = self.reader_context.schema.names
+        first = self.reader_context.rule.key if self.reader_context.rule.key in names else names[0]
+        narrow = replace(self, schema=pa.schema([self.reader_context.schema.field(first)]))
         return sum(batch.num_rows for batch in narrow.read(split))
 
     def with_share(self, parts: int) -> FileGroupReader:
@@ -84,33 +84,33 @@ class FileGroupReader(SliceRuns):
 
     def why_not_native(self, split: ReadSplit) -> str | None:
         """Why a plain Parquet reader cannot give this slice's rows, even with merge vectors; None when it can."""
-        piece = split.slice
-        if piece.base_file is not None and piece.base_file.extension != PARQUET:
-            return f"base files in {piece.base_file.extension.upper()}"
-        if piece.log_files and not self.shape.rule.picks_whole_records:
+        file_slice = split.slice
+        if file_slice.base_file is not None and file_slice.base_file.extension != PARQUET:
+            return f"base files in {file_slice.base_file.extension.upper()}"
+        if file_slice.log_files and not self.reader_context.rule.picks_whole_records:
             return "the merge rule combines rows instead of choosing one"
-        if any(not log.native for log in piece.log_files):
+        if any(not log.native for log in file_slice.log_files):
             return "logs of format v1, or native ones under hidden names"
-        if any(not log.name.endswith(f".{PARQUET}") for log in piece.log_files):
+        if any(not log.name.endswith(f".{PARQUET}") for log in file_slice.log_files):
             return "logs that are not Parquet"
         return None
 
     def fits_natively(self, split: ReadSplit, footers: Footers | None = None) -> bool:
         """Whether every file of the slice holds the table's columns in the table's types, partial logs excluded."""
-        piece = split.slice
+        file_slice = split.slice
         sources: list[pa.Schema] = []
-        if piece.base_file is not None:
-            if self.renames(piece.base_file, footers):
+        if file_slice.base_file is not None:
+            if self.renames(file_slice.base_file, footers):
                 return False
-            with open_base_file(self.storage, piece.base_file, footers=footers) as source:
+            with open_base_file(self.storage, file_slice.base_file, footers=footers) as source:
                 sources.append(source.schema)
-        for run in self.scan(piece, footers).runs if piece.log_files else ():
+        for run in self.scan(file_slice, footers).runs if file_slice.log_files else ():
             if run.is_partial or (not run.is_delete and self.renames(run, footers)):
                 return False
             if not run.is_delete:
                 with parquet_source(self.storage, run.block, footers=footers) as source:
                     sources.append(source.schema)
-        wanted = {item.name: item.type for item in self.shape.schema}
+        wanted = {item.name: item.type for item in self.reader_context.schema}
         return all(wanted.get(item.name, item.type) == item.type for schema in sources for item in schema)
 
     def describe(self, splits: Sequence[ReadSplit]) -> list[str]:
@@ -118,8 +118,8 @@ class FileGroupReader(SliceRuns):
         merged = sum(bool(split.slice.log_files) for split in splits)
         lines = [f"{len(splits) - merged} slices are base files alone"]
         if merged:
-            kind = "sorted merge in key windows" if self.shape.layout == LSM_TREE else "hash merge"
-            lines.append(f"{merged} slices with logs: {kind}, {self.shape.rule.mode}")
+            kind = "sorted merge in key windows" if self.reader_context.layout == LSM_TREE else "hash merge"
+            lines.append(f"{merged} slices with logs: {kind}, {self.reader_context.rule.mode}")
         key_range = self.key_range
         if key_range is not None:
             lines.append(f"key range pushed into every file: {_describe_range(key_range)}")
@@ -129,35 +129,39 @@ class FileGroupReader(SliceRuns):
 
     # ------------------------------------------------------------------ from files to rows
     def _base_rows(
-        self, piece: FileSlice, wanted: pa.Schema, counters: ReadCounters | None
+        self, file_slice: FileSlice, wanted: pa.Schema, counters: ReadCounters | None
     ) -> Iterator[pa.RecordBatch]:
-        if piece.base_file is None:
+        if file_slice.base_file is None:
             return
 
         def opened(rows: int) -> Iterator[pa.RecordBatch]:
-            return self.open_base(piece, wanted, rows, counters)
+            return self.open_base(file_slice, wanted, rows, counters)
 
-        yield from (self.keyed(opened, piece) if is_made(wanted.names) else opened)(self.options.batch_rows)
+        yield from (self.keyed(opened, file_slice) if is_made(wanted.names) else opened)(self.options.batch_rows)
 
     def _merged_rows(
-        self, piece: FileSlice, wanted: pa.Schema, counters: ReadCounters | None, footers: Footers | None
+        self, file_slice: FileSlice, wanted: pa.Schema, counters: ReadCounters | None, footers: Footers | None
     ) -> Iterator[pa.RecordBatch]:
-        is_lsm = self.shape.layout == LSM_TREE
-        encoded = is_lsm and self.shape.rule.picks_whole_records
-        runs = self.runs(piece, wanted, counters, encoded=encoded, footers=footers)
-        memory, rule, buffer = merge_share(self.options.memory, len(runs)), self.shape.rule, self.options.read_buffer
+        is_lsm = self.reader_context.layout == LSM_TREE
+        encoded = is_lsm and self.reader_context.rule.picks_whole_records
+        runs = self.runs(file_slice, wanted, counters, encoded=encoded, footers=footers)
+        memory, rule, buffer = (
+            merge_share(self.options.memory, len(runs)),
+            self.reader_context.rule,
+            self.options.read_buffer,
+        )
         if is_lsm:
             yield from sorted_merge(runs, rule, wanted, memory=memory, read_buffer=buffer, encoded=self.encoded)
         else:
             yield from hash_merge(runs, rule, wanted, memory=memory, read_buffer=buffer)
 
     @contextmanager
-    def data_runs(self, piece: FileSlice, footers: Footers | None = None) -> Iterator[list[Run]]:
+    def data_runs(self, file_slice: FileSlice, footers: Footers | None = None) -> Iterator[list[Run]]:
         """The runs of a slice with the columns that the query asks for or looks at, text behind dictionaries."""
-        wanted = self.columns(self.schema.names or self.shape.schema.names[:1])
+        wanted = self.columns(self.schema.names or self.reader_context.schema.names[:1])
         with none_missing():
             everything = self.without_conditions()  # rows count by their place in the file: none may be left out
-            yield everything.runs(piece, wanted, encoded=True, bare=True, footers=footers)
+            yield everything.runs(file_slice, wanted, encoded=True, bare=True, footers=footers)
 
     def _filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self.commits is not None:

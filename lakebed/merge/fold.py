@@ -23,10 +23,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.merge.arrow_numpy import Bools, Ints, index_array, truths, valid
 from lakebed.merge.ordering import ordering_ranks
 from lakebed.merge.row_order import RowOrder
 from lakebed.merge.runs import COMMIT_TIME
-from lakebed.merge.vectors import Bools, Ints, index_array, truths, valid
 from lakebed.merge.window import Window
 
 
@@ -127,7 +127,7 @@ def _decide_ties(window: Window, groups: Groups, ranks: Ints) -> Ints:
         return ranks
     base_time = window.take(COMMIT_TIME, groups.rows[base[tied]])
     own_time = window.take(COMMIT_TIME, groups.rows[tied])
-    instants = pa.array([run.instant_time or None for run in window.facts.runs], own_time.type)
+    instants = pa.array([run.requested_time or None for run in window.facts.runs], own_time.type)
     own_time = pc.coalesce(own_time, instants.take(index_array(groups.runs[tied])))
     stays = truths(pc.fill_null(pc.greater(base_time, own_time), False))
     if not stays.any():

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import InvalidRequest
+from lakebed.merge.arrow_numpy import Ints, index_array
 from lakebed.merge.keys import Keys
 from lakebed.merge.log_versions import Loaded, LogVersions, load_versions
 from lakebed.merge.materialise import output_schema
@@ -21,8 +22,7 @@ from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.row_order import RowOrder
 from lakebed.merge.runs import Run, in_fold_order
 from lakebed.merge.sorted_merge import READ_BUFFER, sorted_merge
-from lakebed.merge.vectors import Ints, index_array
-from lakebed.merge.window import Piece, RunFacts, Window
+from lakebed.merge.window import RowRange, RunFacts, Window
 from lakebed.merge.window_merge import WindowMerge
 from lakebed.merge.windows import guess_row_bytes
 
@@ -67,15 +67,15 @@ def _merge_base(merge: WindowMerge, loaded: Loaded, batch: pa.RecordBatch, facts
     if later.any():  # these stand among the versions already
         keep = np.flatnonzero(~later)
         batch, group = batch.take(index_array(keep)), group[keep]
-    base = Piece(batch, Keys(batch.column(facts.rule.key)), 0)
+    base = RowRange(batch, Keys(batch.column(facts.rule.key)), 0)
     hits = np.flatnonzero(group >= 0)
     claimed = group[hits]
     if not len(hits):
         yield from merge.merge(Window([[base]], [True], facts))
         return
     versions = logs.batch.take(index_array(logs.rows_of(claimed)))
-    piece = Piece(versions, Keys(versions.column(facts.rule.key)), None)
-    window = Window([[base], [piece]], [True, False], facts)
+    row_range = RowRange(versions, Keys(versions.column(facts.rule.key)), None)
+    window = Window([[base], [row_range]], [True, False], facts)
     slots = np.repeat(hits + 1, logs.sizes[claimed]) + np.arange(versions.num_rows)
     first = np.ones(window.num_rows, np.bool_)
     first[slots] = False
@@ -87,8 +87,8 @@ def _merge_base(merge: WindowMerge, loaded: Loaded, batch: pa.RecordBatch, facts
 
 def _merge_rest(merge: WindowMerge, logs: LogVersions, groups: Ints, facts: RunFacts) -> Iterator[pa.RecordBatch]:
     versions = logs.batch.take(index_array(logs.rows_of(groups)))
-    piece = Piece(versions, Keys(versions.column(facts.rule.key)), None)
-    window = Window([[piece]], [False], facts)
+    row_range = RowRange(versions, Keys(versions.column(facts.rule.key)), None)
+    window = Window([[row_range]], [False], facts)
     first = np.zeros(window.num_rows, np.bool_)
     sizes = logs.sizes[groups]
     first[np.cumsum(sizes) - sizes] = True

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.merge.arrow_numpy import Bools, Heads, Ints, index_array, text_buffers, truths
 from lakebed.merge.keys import Keys
-from lakebed.merge.vectors import Bools, Heads, Ints, index_array, text_buffers, truths
 
 _SEEDS = (0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F, 0x1656_67B1_9E37_79F9, 0x2545_F491_4F6C_DD1D)
 _MULTIPLIER = np.uint64(0xFF51_AFD7_ED55_8CCD)

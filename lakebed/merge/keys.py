@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptTable
-from lakebed.merge.vectors import Heads, Ints, index_array, text_buffers
+from lakebed.merge.arrow_numpy import Heads, Ints, index_array, text_buffers
 
 _HEAD = 8
 _ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptTable
+from lakebed.merge.arrow_numpy import Bools, Ints, index_array, is_text, truths
 from lakebed.merge.key_index import KeyIndex
 from lakebed.merge.keys import check_keys
 from lakebed.merge.runs import Run
 from lakebed.merge.spill import gather_runs, sorted_rows
-from lakebed.merge.vectors import Bools, Ints, index_array, is_text, truths
 from lakebed.merge.window import RunFacts
 
 KeyNumbers = npt.NDArray[np.int32]

@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakebed.merge.arrow_numpy import Ints, index_array, index_array_with_nulls, take
 from lakebed.merge.record_merger import Op
 from lakebed.merge.runs import OP_COLUMN
-from lakebed.merge.vectors import Ints, index_array, index_array_with_nulls, take
 from lakebed.merge.window import Window, encodes
-from lakebed.model.joined import concat, is_wider, narrowed, values
+from lakebed.model.concat import concat, is_wider, narrowed, values
 
 _SLICE_ROWS = 1024  # shorter stretches are cheaper to copy than to hand out as batches of their own
 
@@ -120,13 +120,13 @@ def _stretches(rows: Ints) -> Iterator[tuple[int, int, bool]]:
 
 
 def _slices(window: Window, first: int, count: int, schema: pa.Schema, encoded: bool) -> Iterator[pa.RecordBatch]:
-    piece = int(window.offsets[1:].searchsorted(first, side="right"))
+    row_range = int(window.offsets[1:].searchsorted(first, side="right"))
     while count:
-        start = first - int(window.offsets[piece])
-        rows = min(count, window.pieces[piece].batch.num_rows - start)
+        start = first - int(window.offsets[row_range])
+        rows = min(count, window.row_ranges[row_range].batch.num_rows - start)
         if rows:
-            yield slice_out(window.pieces[piece].batch.slice(start, rows), schema, encoded=encoded)
-        first, count, piece = first + rows, count - rows, piece + 1
+            yield slice_out(window.row_ranges[row_range].batch.slice(start, rows), schema, encoded=encoded)
+        first, count, row_range = first + rows, count - rows, row_range + 1
 
 
 def _gather(

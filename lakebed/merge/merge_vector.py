@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.errors import InvalidRequest
+from lakebed.merge.arrow_numpy import Heads, Ints, index_array, numbers
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import COMMIT_TIME, IS_DELETED, OPERATION, ROW_COLUMN, Run, in_fold_order
 from lakebed.merge.sorted_merge import READ_BUFFER, open_sources, work_share
 from lakebed.merge.spill import Spill
-from lakebed.merge.vectors import Heads, Ints, index_array, numbers
 from lakebed.merge.window import RunFacts, Window
 from lakebed.merge.window_merge import WindowMerge, order_of
 from lakebed.merge.windows import windows
@@ -85,7 +85,7 @@ def _merged(
     with Spill() as spill:
         sources = open_sources(counted, facts, spill, memory=memory, read_buffer=read_buffer)
         for window in windows(sources, facts, most_bytes=work_share(memory)):
-            alive = _living_rows(merge, window)
+            alive = _live_rows(merge, window)
             if order is not None:
                 order += window.run_numbers(alive).astype(np.uint8).tobytes()
             if len(alive) < window.num_rows:
@@ -99,10 +99,10 @@ def _merged(
     return [vectors[place[id(run)]] for run in runs]
 
 
-def _living_rows(merge: WindowMerge, window: Window) -> Ints:
+def _live_rows(merge: WindowMerge, window: Window) -> Ints:
     """The rows of a window that survive, in key order."""
     deleted = window.deleted()
-    lone = [number for number, pieces in enumerate(window.sources) if pieces]
+    lone = [number for number, row_ranges in enumerate(window.sources) if row_ranges]
     if len(lone) == 1 and window.unique[lone[0]]:
         return np.arange(window.num_rows) if deleted is None else np.flatnonzero(~deleted)
     return merge.choose(window, order_of(window), deleted).rows

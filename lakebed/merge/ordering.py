@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.merge.vectors import Ints, index_array, numbers, truths, valid
+from lakebed.merge.arrow_numpy import Ints, index_array, numbers, truths, valid
 
 
 def ordering_ranks(columns: list[pa.Array]) -> Ints:

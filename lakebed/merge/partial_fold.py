@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.config.merge_settings import PartialUpdateMode
+from lakebed.merge.arrow_numpy import Bools, Ints, is_text, truths, valid
 from lakebed.merge.fold import Groups, Verdict, event_time
 from lakebed.merge.record_merger import MergeRule
-from lakebed.merge.vectors import Bools, Ints, is_text, truths, valid
 from lakebed.merge.window import Window
 
 

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.merge.arrow_numpy import Bools, Heads, Ints, index_array, numbers, truths
 from lakebed.merge.keys import Keys, WindowHeads, equal_keys
-from lakebed.merge.vectors import Bools, Heads, Ints, index_array, numbers, truths
 
 _MAX_SINGLE_SEARCHES = 256  # ambiguous look-ups done one by one before the window is sorted as a whole
 

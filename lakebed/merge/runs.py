@@ -30,7 +30,7 @@ class Run:
     open: Callable[[int], Iterator[pa.RecordBatch]]
     is_delete: bool = False
     is_partial: bool = False
-    instant_time: str = ""
+    requested_time: str = ""
     row_bytes: int | None = None
     group_rows: int | None = None
     """Rows that the file keeps together: decoding them at once costs no more memory than decoding some of them."""

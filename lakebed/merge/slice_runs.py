@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakebed.config.options import ReadOptions
+from lakebed.config.read_options import ReadOptions
 from lakebed.datafile.base_file import open_base_file
 from lakebed.datafile.log_file import has_parquet_content, open_log_file, parquet_source, read_block
 from lakebed.datafile.log_scan import LogRun, LogScan, scan_slice
@@ -24,12 +24,12 @@ from lakebed.datafile.parquet_source import ParquetSource
 from lakebed.datafile.source import ReadCounters
 from lakebed.errors import CorruptTable
 from lakebed.expression.predicate import Predicate
+from lakebed.merge.reader_context import ReaderContext
 from lakebed.merge.runs import Run
-from lakebed.merge.table_shape import TableShape
+from lakebed.model.concat import plain_parts
 from lakebed.model.files import BaseFile, FileSlice
 from lakebed.model.instant import comparable
 from lakebed.model.internal_schema import SCHEMA_ID
-from lakebed.model.joined import plain_parts
 from lakebed.model.key_range import KeyRange
 from lakebed.model.record_key import record_key_array
 from lakebed.model.schema import COMMIT_TIME, IS_DELETED, OPERATION, PARTITION_PATH, RECORD_KEY, avro_to_arrow
@@ -46,7 +46,7 @@ class SliceRuns:
     """How slices of one table are opened: which columns, which rows, within which memory."""
 
     storage: Storage
-    shape: TableShape
+    reader_context: ReaderContext
     options: ReadOptions
     schema: pa.Schema
     predicate: Predicate | None = None
@@ -60,7 +60,7 @@ class SliceRuns:
 
     def runs(
         self,
-        piece: FileSlice,
+        file_slice: FileSlice,
         wanted: pa.Schema,
         counters: ReadCounters | None = None,
         *,
@@ -76,9 +76,9 @@ class SliceRuns:
         finding out how large a row is takes a look at all of a footer, which is not done unless `sized`.
         """
         footers = {} if footers is None else footers
-        scanned = self.scan(piece, footers).runs
-        base = piece.base_file
-        late = base is not None and any(comparable(run.stands_at) < comparable(base.instant_time) for run in scanned)
+        scanned = self.scan(file_slice, footers).runs
+        base = file_slice.base_file
+        late = base is not None and any(comparable(run.stands_at) < comparable(base.requested_time) for run in scanned)
         columns = self.columns([*wanted.names, *([] if bare else self._rule_columns(ties_by_commit=late))])
         found: list[Run] = []
         if base is not None:
@@ -93,32 +93,32 @@ class SliceRuns:
                     age=0,
                     is_sorted=is_sorted,
                     open=self.keyed(
-                        lambda rows: self.open_base(piece, columns, rows, counters, footers, encoded=encoded),
-                        piece,
+                        lambda rows: self.open_base(file_slice, columns, rows, counters, footers, encoded=encoded),
+                        file_slice,
                         unless=bare and not is_made(columns.names),
                     ),
-                    instant_time=base.instant_time,
+                    requested_time=base.requested_time,
                     row_bytes=row_bytes,
                     label=base.path,
                     open_keys=self.keyed(
-                        lambda rows: self.open_base(piece, self._key_columns(), rows, None, footers), piece
+                        lambda rows: self.open_base(file_slice, self._key_columns(), rows, None, footers), file_slice
                     ),
                     is_unique=is_unique,
                     most_rows=most_rows,
                 )
             )
         found += [
-            self._log_run(piece, run, columns, counters, footers, encoded=encoded, bare=bare, sized=sized)
+            self._log_run(file_slice, run, columns, counters, footers, encoded=encoded, bare=bare, sized=sized)
             for run in scanned
         ]
         return found
 
-    def keyed(self, open_rows: OpenRows, piece: FileSlice, *, unless: bool = False) -> OpenRows:
+    def keyed(self, open_rows: OpenRows, file_slice: FileSlice, *, unless: bool = False) -> OpenRows:
         """Rows with their record key, where the table does not store it."""
-        generator = self.shape.virtual_key
+        generator = self.reader_context.virtual_key
         if generator is None or unless:
             return open_rows
-        path = pa.scalar(piece.file_group.partition_path, pa.string())
+        path = pa.scalar(file_slice.file_group.partition_path, pa.string())
 
         def opened(rows: int) -> Iterator[pa.RecordBatch]:
             for batch in open_rows(rows):
@@ -129,18 +129,18 @@ class SliceRuns:
 
         return opened
 
-    def scan(self, piece: FileSlice, footers: Footers | None = None) -> LogScan:
+    def scan(self, file_slice: FileSlice, footers: Footers | None = None) -> LogScan:
         """Which log blocks of a slice count; damage in a committed log is an error, not a gap."""
-        here = {log.instant_time for log in piece.log_files}
-        files = [open_log_file(self.storage, log, footers) for log in piece.log_files]
-        base = piece.base_file
-        if base is not None and base.instant_time in here and not self.committed:  # of a bucket to come: see the view
-            resized = (file for file in files if file.log.instant_time == base.instant_time)
-            here.update(block.instant_time for file in resized for block in file.blocks)
+        here = {log.requested_time for log in file_slice.log_files}
+        files = [open_log_file(self.storage, log, footers) for log in file_slice.log_files]
+        base = file_slice.base_file
+        if base is not None and base.requested_time in here and not self.committed:  # of a bucket to come: see the view
+            resized = (file for file in files if file.log.requested_time == base.requested_time)
+            here.update(block.requested_time for file in resized for block in file.blocks)
         scan = scan_slice(
             files,
             lambda time: time in here or time in self.committed,
-            base_instant_time=base.instant_time if base else None,
+            base_instant_time=base.requested_time if base else None,
         )
         if not self.committed:
             scan.require_intact()
@@ -153,7 +153,7 @@ class SliceRuns:
 
     def open_base(
         self,
-        piece: FileSlice,
+        file_slice: FileSlice,
         wanted: pa.Schema,
         rows: int,
         counters: ReadCounters | None,
@@ -161,7 +161,7 @@ class SliceRuns:
         *,
         encoded: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        base = piece.base_file
+        base = file_slice.base_file
         assert base is not None
         footers = {} if footers is None else footers
         names = self.renames(base, footers)
@@ -169,7 +169,7 @@ class SliceRuns:
         with open_base_file(self.storage, base, counters=counters, encoded=texts, footers=footers) as source:
             project = resolve(source.schema, wanted, renames=names, file=base.path)
             row_groups = None
-            if self.predicate is not None and self.prunes_row_groups(piece) and isinstance(source, ParquetSource):
+            if self.predicate is not None and self.prunes_row_groups(file_slice) and isinstance(source, ParquetSource):
                 row_groups = source.matching_row_groups(self.predicate, renames=names)
             batches = source.batches(
                 project.columns or source.schema.names[:1],
@@ -182,7 +182,7 @@ class SliceRuns:
 
     def _log_run(
         self,
-        piece: FileSlice,
+        file_slice: FileSlice,
         run: LogRun,
         columns: pa.Schema,
         counters: ReadCounters | None,
@@ -204,20 +204,20 @@ class SliceRuns:
                 row_bytes = source.row_bytes(_in_file(columns.names, names)) if sized else None
         age = run.rank + 1
         if run.is_delete:
-            ordering = [self.shape.schema.field(name) for name in self.shape.rule.ordering]
+            ordering = [self.reader_context.schema.field(name) for name in self.reader_context.rule.ordering]
 
             def open_deletes(rows: int) -> Iterator[pa.RecordBatch]:
                 for batch in read_block(
                     self.storage, block, ordering=ordering, batch_rows=rows, counters=counters, footers=footers
                 ):
-                    yield batch.rename_columns([self.shape.rule.key, *self.shape.rule.ordering])
+                    yield batch.rename_columns([self.reader_context.rule.key, *self.reader_context.rule.ordering])
 
             return Run(
                 age,
                 is_sorted,
                 open_deletes,
                 is_delete=True,
-                instant_time=run.stands_at,
+                requested_time=run.stands_at,
                 label=block.file,
                 most_rows=most_rows,
             )
@@ -245,9 +245,9 @@ class SliceRuns:
         return Run(
             age,
             is_sorted,
-            self.keyed(open_data, piece, unless=bare and not is_made(columns.names)),
+            self.keyed(open_data, file_slice, unless=bare and not is_made(columns.names)),
             is_partial=run.is_partial,
-            instant_time=run.stands_at,
+            requested_time=run.stands_at,
             row_bytes=row_bytes,
             group_rows=group_rows,
             label=block.file,
@@ -258,11 +258,15 @@ class SliceRuns:
     @property
     def key_range(self) -> KeyRange | None:
         """The keys that the condition can match at all; safe to apply before the merge."""
-        if self.predicate is None or self.shape.rule.key != RECORD_KEY or self.shape.virtual_key is not None:
+        if (
+            self.predicate is None
+            or self.reader_context.rule.key != RECORD_KEY
+            or self.reader_context.virtual_key is not None
+        ):
             return None
-        found = [self.predicate.key_range(RECORD_KEY)] if RECORD_KEY in self.shape.schema.names else []
-        if self.shape.key_column is not None:
-            found.append(self.predicate.key_range(self.shape.key_column))
+        found = [self.predicate.key_range(RECORD_KEY)] if RECORD_KEY in self.reader_context.schema.names else []
+        if self.reader_context.key_column is not None:
+            found.append(self.predicate.key_range(self.reader_context.key_column))
         ranges = [item for item in found if item is not None and not item.is_all]
         if not ranges:
             return None
@@ -271,14 +275,14 @@ class SliceRuns:
             first = first.intersect(other)
         return first
 
-    def prunes_row_groups(self, piece: FileSlice) -> bool:
+    def prunes_row_groups(self, file_slice: FileSlice) -> bool:
         """Whether any condition may rule out row groups: only where no log can change what their rows say.
 
         Files know nothing of columns that are made while reading.
         """
-        if self.predicate is None or (self.shape.virtual_key is not None and is_made(self.predicate.columns)):
+        if self.predicate is None or (self.reader_context.virtual_key is not None and is_made(self.predicate.columns)):
             return False
-        return self.options.data_skipping and not piece.log_files
+        return self.options.data_skipping and not file_slice.log_files
 
     def columns(self, names: Sequence[str]) -> pa.Schema:
         """The named columns and those that conditions need, nullable: an old file may lack any of them."""
@@ -287,15 +291,19 @@ class SliceRuns:
             needed.update(dict.fromkeys(self.predicate.columns))
         if self.commits is not None:
             needed[COMMIT_TIME] = None
-        if self.shape.virtual_key is not None and is_made(needed):
-            needed.update(dict.fromkeys(self.shape.virtual_key.columns))
-        return pa.schema([self.shape.schema.field(name).with_nullable(True) for name in needed])
+        if self.reader_context.virtual_key is not None and is_made(needed):
+            needed.update(dict.fromkeys(self.reader_context.virtual_key.columns))
+        return pa.schema([self.reader_context.schema.field(name).with_nullable(True) for name in needed])
 
     def _key_columns(self) -> pa.Schema:
         """What the key is, or is made of."""
-        made = self.shape.virtual_key.columns if self.shape.virtual_key is not None else ()
-        names = (name for name in dict.fromkeys((self.shape.rule.key, *made)) if name in self.shape.schema.names)
-        return pa.schema([self.shape.schema.field(name).with_nullable(True) for name in names])
+        made = self.reader_context.virtual_key.columns if self.reader_context.virtual_key is not None else ()
+        names = (
+            name
+            for name in dict.fromkeys((self.reader_context.rule.key, *made))
+            if name in self.reader_context.schema.names
+        )
+        return pa.schema([self.reader_context.schema.field(name).with_nullable(True) for name in names])
 
     def _rule_columns(self, *, ties_by_commit: bool) -> list[str]:
         """What the merge must see besides the asked columns.
@@ -303,11 +311,11 @@ class SliceRuns:
         Equal ordering values are decided by commit time only where a log began before the base file did, which takes
         writers that do not block each other.
         """
-        rule = self.shape.rule
+        rule = self.reader_context.rule
         names = [rule.key, *rule.ordering, IS_DELETED, OPERATION, rule.delete_field]
         names += [COMMIT_TIME] if ties_by_commit else []
-        names += list(self.shape.virtual_key.columns) if self.shape.virtual_key else []
-        return [name for name in names if name is not None and name in self.shape.schema.names]
+        names += list(self.reader_context.virtual_key.columns) if self.reader_context.virtual_key else []
+        return [name for name in names if name is not None and name in self.reader_context.schema.names]
 
     def _encodable(self, columns: pa.Schema, names: Renames) -> list[str]:
         """Text columns that nobody looks into before the merge is done, as the file calls them."""
@@ -317,8 +325,8 @@ class SliceRuns:
 
     def renames(self, file: BaseFile | LogRun, footers: Footers | None = None) -> Renames:
         """What the table's columns are called in a file, where that differs; only schema-on-read lets it differ."""
-        on_read = self.shape.on_read
-        return {} if on_read is None else on_read.renames(file.instant_time, self._stated_version(file, footers))
+        on_read = self.reader_context.on_read
+        return {} if on_read is None else on_read.renames(file.requested_time, self._stated_version(file, footers))
 
     def _stated_version(self, file: BaseFile | LogRun, footers: Footers | None) -> str | None:
         """The version of the schema that a file's footer names; Avro blocks have no place for it."""

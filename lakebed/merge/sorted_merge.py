@@ -23,7 +23,7 @@ from lakebed.merge.spill import Spill, mixed_batches, small_batches, sort_runs
 from lakebed.merge.window import RunFacts
 from lakebed.merge.window_merge import WindowMerge, order_of
 from lakebed.merge.windows import Source, guess_row_bytes, windows
-from lakebed.model.joined import LARGEST_COLUMN, is_wider, narrowed
+from lakebed.model.concat import LARGEST_COLUMN, is_wider, narrowed
 
 SMALLEST_WINDOW = 256 << 10  # bytes; below this a source is read in crumbs, and a pass is cheaper
 READ_BUFFER = 10 << 20
@@ -125,9 +125,13 @@ def open_sources(
         size = sum(run.nbytes if run.nbytes is not None else memory for _, run in numbered[at:end])
         if size < min(memory - sorted_bytes, LARGEST_SORT):
             buffer = keep = memory
-        for piece in sort_runs(numbered[at:end], facts, spill, buffer_bytes=buffer, keep_bytes=keep, encoded=encoded):
-            sorted_bytes += piece.nbytes
-            plans.append(_Plan(None, piece.open, piece.row_bytes, trusted=False, unique=piece.unique, name=names))
+        for row_range in sort_runs(
+            numbered[at:end], facts, spill, buffer_bytes=buffer, keep_bytes=keep, encoded=encoded
+        ):
+            sorted_bytes += row_range.nbytes
+            plans.append(
+                _Plan(None, row_range.open, row_range.row_bytes, trusted=False, unique=row_range.unique, name=names)
+            )
         at = end
     fan_in = max(2, memory // (2 * SMALLEST_WINDOW) - 1)
     while len(plans) > fan_in:

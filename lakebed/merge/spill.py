@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import StorageUnavailable
+from lakebed.merge.arrow_numpy import Ints, Memory, index_array, is_text, memory_of, take
 from lakebed.merge.keys import Keys, check_keys, heads_of
 from lakebed.merge.row_order import order_rows
 from lakebed.merge.runs import RUN_COLUMN, Run
-from lakebed.merge.vectors import Ints, Memory, index_array, is_text, memory_of, take
 from lakebed.merge.window import RunFacts, Window
-from lakebed.model.joined import ColumnBytes, concat, is_wider, narrowed, values
+from lakebed.model.concat import ColumnBytes, concat, is_wider, narrowed, values
 from lakebed.model.nested_cast import cast_column
 
 STORED_BATCH = 64 << 10

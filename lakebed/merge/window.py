@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptTable
+from lakebed.merge.arrow_numpy import Bools, Ints, index_array, is_text, numbers, take, truths
 from lakebed.merge.keys import Keys, WindowHeads, heads_of
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import COMMIT_TIME, IS_DELETED, OPERATION, ROW_COLUMN, RUN_COLUMN, Run
-from lakebed.merge.vectors import Bools, Ints, index_array, is_text, numbers, take, truths
-from lakebed.model.joined import concat, concat_batches, concat_chunks, is_large, is_wider, values
+from lakebed.model.concat import concat, concat_batches, concat_chunks, is_large, is_wider, values
 
 _GONE = ("D", "-U")
 _MIXED_SHARE = 64
@@ -79,7 +79,7 @@ class RunFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RowRange:
     """A stretch of one source; `number` is None where rows of several runs are mixed."""
 
     batch: pa.RecordBatch
@@ -96,19 +96,19 @@ class Window:
     logs then costs as few calls as a window of one.
     """
 
-    def __init__(self, sources: list[list[Piece]], unique: list[bool], facts: RunFacts) -> None:
+    def __init__(self, sources: list[list[RowRange]], unique: list[bool], facts: RunFacts) -> None:
         self.facts = facts
         self.unique = unique
         self.sources = sources
-        own = [(number, piece) for number, pieces in enumerate(sources) for piece in pieces]
+        own = [(number, row_range) for number, row_ranges in enumerate(sources) for row_range in row_ranges]
         own.sort(key=lambda entry: facts.holds_deletes(entry[1].number))
-        self.pieces = [piece for _, piece in own]
-        sizes = [piece.batch.num_rows for piece in self.pieces]
+        self.row_ranges = [row_range for _, row_range in own]
+        sizes = [row_range.batch.num_rows for row_range in self.row_ranges]
         self.offsets: Ints = np.cumsum([0, *sizes])
         self.ranges: list[list[tuple[int, int]]] = [[] for _ in sources]
         for at, (number, _) in enumerate(own):
             self.ranges[number].append((int(self.offsets[at]), int(self.offsets[at + 1])))
-        self.data_pieces = sum(not facts.holds_deletes(piece.number) for piece in self.pieces)
+        self.data_row_ranges = sum(not facts.holds_deletes(row_range.number) for row_range in self.row_ranges)
         self._parts: list[pa.RecordBatch] | None = None
         self._columns: dict[str, pa.Array] = {}
 
@@ -119,15 +119,15 @@ class Window:
     @property
     def data_rows(self) -> int:
         """Rows that are not in a file of tombstones; they have the lower numbers."""
-        return int(self.offsets[self.data_pieces])
+        return int(self.offsets[self.data_row_ranges])
 
     @property
     def base_may_repeat(self) -> bool:
         """Whether a key may come twice within the base file."""
         return any(
-            piece.number is None or (not is_unique and bool(self.facts.is_base[piece.number]))
-            for is_unique, pieces in zip(self.unique, self.sources, strict=True)
-            for piece in pieces
+            row_range.number is None or (not is_unique and bool(self.facts.is_base[row_range.number]))
+            for is_unique, row_ranges in zip(self.unique, self.sources, strict=True)
+            for row_range in row_ranges
         )
 
     @property
@@ -135,16 +135,19 @@ class Window:
         """All rows as few batches; none holds both rows and tombstones of files."""
         if self._parts is None:
             if self._will_be_gathered():
-                data = [piece.batch for piece in self.pieces[: self.data_pieces]]
-                self._parts = [concat_batches(data), *(piece.batch for piece in self.pieces[self.data_pieces :])]
+                data = [row_range.batch for row_range in self.row_ranges[: self.data_row_ranges]]
+                self._parts = [
+                    concat_batches(data),
+                    *(row_range.batch for row_range in self.row_ranges[self.data_row_ranges :]),
+                ]
                 return self._parts
             small = self.num_rows // 4
             self._parts = []
             group: list[pa.RecordBatch] = []
-            for at, piece in enumerate(self.pieces):
-                batch = piece.batch
+            for at, row_range in enumerate(self.row_ranges):
+                batch = row_range.batch
                 if group and (
-                    at == self.data_pieces or batch.num_rows > small or not batch.schema.equals(group[0].schema)
+                    at == self.data_row_ranges or batch.num_rows > small or not batch.schema.equals(group[0].schema)
                 ):
                     self._parts.append(concat_batches(group))
                     group = []
@@ -161,8 +164,8 @@ class Window:
 
         Sources that share few rows with the largest one leave long stretches of it, which go out as they are.
         """
-        data = self.pieces[: self.data_pieces]
-        if len(data) < 2 or not all(piece.batch.schema.equals(data[0].batch.schema) for piece in data[1:]):
+        data = self.row_ranges[: self.data_row_ranges]
+        if len(data) < 2 or not all(row_range.batch.schema.equals(data[0].batch.schema) for row_range in data[1:]):
             return False
         largest = max(sum(end - start for start, end in ranges) for ranges in self.ranges)
         return (self.num_rows - largest) * _MIXED_SHARE > self.num_rows
@@ -186,9 +189,9 @@ class Window:
 
     def release(self) -> None:
         """Forget the rows: they have been copied, and whoever made the window still holds it."""
-        for pieces in self.sources:
-            pieces.clear()
-        self.pieces, self._parts, self._columns = [], [], {}
+        for row_ranges in self.sources:
+            row_ranges.clear()
+        self.row_ranges, self._parts, self._columns = [], [], {}
 
     def column(self, name: str) -> pa.Array:
         """One column of all rows as one array; null where a run does not have it, with 64-bit offsets if need be."""
@@ -233,13 +236,15 @@ class Window:
     def heads(self) -> WindowHeads:
         """Key heads of all rows."""
         key = self.facts.rule.key
-        smallest = min(piece.keys[0] for piece in self.pieces)
-        largest = max(piece.keys[-1] for piece in self.pieces)
+        smallest = min(row_range.keys[0] for row_range in self.row_ranges)
+        largest = max(row_range.keys[-1] for row_range in self.row_ranges)
         return heads_of([Keys(part.column(key)) for part in self.parts], smallest, largest)
 
     def run_numbers(self, rows: Ints) -> Ints:
         """Which run each row came from."""
-        own = np.array([-1 if piece.number is None else piece.number for piece in self.pieces], np.int64)
+        own = np.array(
+            [-1 if row_range.number is None else row_range.number for row_range in self.row_ranges], np.int64
+        )
         found: Ints = np.repeat(own, np.diff(self.offsets))[rows]
         mixed = np.flatnonzero(found < 0)
         if len(mixed):
@@ -249,8 +254,8 @@ class Window:
     def deleted(self) -> Bools | None:
         """Which rows are tombstones, by their run or by a mark they carry; None if none is."""
         flags: Bools | None = None
-        for at, piece in enumerate(self.pieces):
-            own = _deleted(piece, self.facts)
+        for at, row_range in enumerate(self.row_ranges):
+            own = _deleted(row_range, self.facts)
             if own is not None:
                 flags = np.zeros(self.num_rows, np.bool_) if flags is None else flags
                 flags[self.offsets[at] : self.offsets[at + 1]] = own
@@ -276,19 +281,19 @@ def _as_known(column: pa.Array, known: pa.DataType) -> pa.Array:
     return values(column) if encodes(column, known) else column.cast(known)
 
 
-def _deleted(piece: Piece, facts: RunFacts) -> Bools | None:
+def _deleted(row_range: RowRange, facts: RunFacts) -> Bools | None:
     """Flags of a piece's tombstones; None if there is none."""
-    if piece.number is not None:
-        if facts.is_base[piece.number]:
+    if row_range.number is not None:
+        if facts.is_base[row_range.number]:
             return None
-        if facts.is_delete[piece.number]:
-            return np.ones(piece.batch.num_rows, np.bool_)
-        if not facts.marks & facts.columns[piece.number]:
+        if facts.is_delete[row_range.number]:
+            return np.ones(row_range.batch.num_rows, np.bool_)
+        if not facts.marks & facts.columns[row_range.number]:
             return None
-        flags = marked(piece.batch, facts.rule)
+        flags = marked(row_range.batch, facts.rule)
     else:
-        own = numbers(piece.batch.column(RUN_COLUMN), np.int32)
-        flags = (marked(piece.batch, facts.rule) & ~facts.is_base[own]) | facts.is_delete[own]
+        own = numbers(row_range.batch.column(RUN_COLUMN), np.int32)
+        flags = (marked(row_range.batch, facts.rule) & ~facts.is_base[own]) | facts.is_delete[own]
     return flags if flags.any() else None
 
 

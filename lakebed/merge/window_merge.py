@@ -9,15 +9,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.config.merge_settings import MergeMode
+from lakebed.merge.arrow_numpy import Bools, Ints, bool_array
 from lakebed.merge.custom_fold import fold_custom
 from lakebed.merge.fold import Groups, Verdict, repeated_keys, whole_records, without_ordering
 from lakebed.merge.materialise import Chosen, materialise, slice_out
 from lakebed.merge.partial_fold import mix_columns
 from lakebed.merge.record_merger import Op, RecordMerger, merger_for
 from lakebed.merge.row_order import RowOrder, order_rows
-from lakebed.merge.vectors import Bools, Ints, bool_array
 from lakebed.merge.window import RunFacts, Window
-from lakebed.model.joined import narrowed
+from lakebed.model.concat import narrowed
 
 
 class WindowMerge:
@@ -35,7 +35,7 @@ class WindowMerge:
     def merge(self, window: Window) -> Iterator[pa.RecordBatch]:
         """The rows that the window's versions come down to, in key order."""
         deleted = window.deleted()
-        lone = [number for number, pieces in enumerate(window.sources) if pieces]
+        lone = [number for number, row_ranges in enumerate(window.sources) if row_ranges]
         if len(lone) == 1 and window.unique[lone[0]]:
             yield from self._pass_through(window, deleted)
             return
@@ -58,8 +58,8 @@ class WindowMerge:
             chosen = Chosen(np.arange(window.num_rows), self._ops(window, np.arange(window.num_rows), deleted))
             yield from materialise(window, chosen, self._schema, encoded=self._encoded)
             return
-        for number, piece in enumerate(window.pieces):
-            batch = piece.batch
+        for number, row_range in enumerate(window.row_ranges):
+            batch = row_range.batch
             if deleted is not None:
                 gone = deleted[window.offsets[number] : window.offsets[number + 1]]
                 if gone.all():

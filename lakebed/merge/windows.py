@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lakebed.merge.keys import Keys, check_ascending, check_keys
 from lakebed.merge.loser_tree import LoserTree
-from lakebed.merge.window import Piece, RunFacts, Window
+from lakebed.merge.window import RowRange, RunFacts, Window
 
 LONE_ROWS = 1024  # rows of one source below every other source's next key that are worth a window of their own
 _GUESSED_TEXT = 32
@@ -60,7 +60,7 @@ class Source:
         self._window_bytes = window_bytes
         self._encoded = encoded  # text behind dictionaries may stay so
         self._batches = self._start(open_rows, max(1, window_bytes // max(row_bytes, 1)))
-        self._buffer: list[Piece] = []
+        self._buffer: list[RowRange] = []
         self._last: bytes | None = None
         self._exhausted = False
         self.schema: pa.Schema | None = None  # known once the first batch is there
@@ -85,7 +85,7 @@ class Source:
     def fill(self) -> bool:
         """Read on until the buffer holds about half a window, and at least one complete key; whether rows came."""
         before = len(self._buffer)
-        held = sum(piece.batch.num_rows * piece.row_bytes for piece in self._buffer)
+        held = sum(row_range.batch.num_rows * row_range.row_bytes for row_range in self._buffer)
         while not self._exhausted and (held < self._window_bytes // 2 or self.watermark is None):
             batch = next(self._batches, None)
             if batch is None:
@@ -102,7 +102,7 @@ class Source:
             self._last = keys[-1]
             self.schema = self.schema or batch.schema
             size = batch.nbytes
-            self._buffer.append(Piece(batch, keys, self._number, max(1, size // batch.num_rows)))
+            self._buffer.append(RowRange(batch, keys, self._number, max(1, size // batch.num_rows)))
             held += size
         return len(self._buffer) > before
 
@@ -114,46 +114,51 @@ class Source:
         if self.unique:
             return self._last
         assert self._last is not None
-        for piece in reversed(self._buffer):  # the last key may go on in the next batch
-            below = piece.keys.count_below(self._last)
+        for row_range in reversed(self._buffer):  # the last key may go on in the next batch
+            below = row_range.keys.count_below(self._last)
             if below:
-                return piece.keys[below - 1]
+                return row_range.keys[below - 1]
         return None
 
     @property
     def next_key(self) -> bytes | None:
         return self._buffer[0].keys[0] if self._buffer else None
 
-    def cut(self, bound: bytes | None, *, below: bool = False) -> list[Piece]:
+    def cut(self, bound: bytes | None, *, below: bool = False) -> list[RowRange]:
         """Take the buffered rows up to `bound` (None: all of them), or only those below it."""
         taken, self._buffer = cut_pieces(self._buffer, bound, below=below)
         return taken
 
     def count_below(self, bound: bytes) -> int:
         """How many buffered rows lie below a key."""
-        return sum(piece.keys.count_below(bound) for piece in self._buffer)
+        return sum(row_range.keys.count_below(bound) for row_range in self._buffer)
 
 
-def cut_pieces(pieces: list[Piece], bound: bytes | None, *, below: bool = False) -> tuple[list[Piece], list[Piece]]:
+def cut_pieces(
+    row_ranges: list[RowRange], bound: bytes | None, *, below: bool = False
+) -> tuple[list[RowRange], list[RowRange]]:
     """Sorted pieces in two: the rows up to (or only below) a key, and the rest."""
     if bound is None:
-        return pieces, []
-    for at, piece in enumerate(pieces):
-        total = piece.batch.num_rows
-        if piece.keys[-1] < bound:
+        return row_ranges, []
+    for at, row_range in enumerate(row_ranges):
+        total = row_range.batch.num_rows
+        if row_range.keys[-1] < bound:
             continue
-        rows = piece.keys.count_below(bound) if below else piece.keys.count_up_to(bound)
+        rows = row_range.keys.count_below(bound) if below else row_range.keys.count_up_to(bound)
         if rows == total:
             continue
         if rows == 0:
-            return pieces[:at], pieces[at:]
-        return [*pieces[:at], _part(piece, 0, rows)], [_part(piece, rows, total - rows), *pieces[at + 1 :]]
-    return pieces, []
+            return row_ranges[:at], row_ranges[at:]
+        return [*row_ranges[:at], _part(row_range, 0, rows)], [
+            _part(row_range, rows, total - rows),
+            *row_ranges[at + 1 :],
+        ]
+    return row_ranges, []
 
 
-def _part(piece: Piece, start: int, rows: int) -> Piece:
-    batch = piece.batch.slice(start, rows)
-    return Piece(batch, Keys(piece.keys.array.slice(start, rows)), piece.number, piece.row_bytes)
+def _part(row_range: RowRange, start: int, rows: int) -> RowRange:
+    batch = row_range.batch.slice(start, rows)
+    return RowRange(batch, Keys(row_range.keys.array.slice(start, rows)), row_range.number, row_range.row_bytes)
 
 
 def windows(sources: Sequence[Source], facts: RunFacts, *, most_bytes: int) -> Iterator[Window]:
@@ -180,20 +185,20 @@ def windows(sources: Sequence[Source], facts: RunFacts, *, most_bytes: int) -> I
             tree.advance(sources[tree.winner].watermark)
 
 
-def _split(cuts: list[list[Piece]], most_bytes: int) -> Iterator[list[list[Piece]]]:
+def _split(cuts: list[list[RowRange]], most_bytes: int) -> Iterator[list[list[RowRange]]]:
     """Cuts that are too large together (all sources may end at one key) in parts of about the size wanted."""
-    sizes = [sum(piece.batch.num_rows * piece.row_bytes for piece in pieces) for pieces in cuts]
+    sizes = [sum(row_range.batch.num_rows * row_range.row_bytes for row_range in row_ranges) for row_ranges in cuts]
     parts = -(-sum(sizes) // most_bytes)
     largest = cuts[max(range(len(sizes)), key=sizes.__getitem__)]
-    rows = sum(piece.batch.num_rows for piece in largest)
+    rows = sum(row_range.batch.num_rows for row_range in largest)
     for row in sorted({rows * part // parts for part in range(1, parts)}):
-        for piece in largest:
-            if row < piece.batch.num_rows:
-                halves = [cut_pieces(pieces, piece.keys[row]) for pieces in cuts]
+        for row_range in largest:
+            if row < row_range.batch.num_rows:
+                halves = [cut_pieces(row_ranges, row_range.keys[row]) for row_ranges in cuts]
                 yield [half[0] for half in halves]
                 cuts = [half[1] for half in halves]
                 break
-            row -= piece.batch.num_rows
+            row -= row_range.batch.num_rows
     yield cuts
 
 
@@ -210,6 +215,6 @@ def _lone_ranges(sources: Sequence[Source], facts: RunFacts, bound: bytes | None
             return  # the whole window belongs to one source, or nothing follows: the ordinary cut does it
         if sources[lone].count_below(limit) < LONE_ROWS:
             return
-        cuts: list[list[Piece]] = [[] for _ in sources]
+        cuts: list[list[RowRange]] = [[] for _ in sources]
         cuts[lone] = sources[lone].cut(limit, below=True)
         yield Window(cuts, [source.unique for source in sources], facts)

@@ -14,11 +14,11 @@ from typing import Any
 from lakebed.datafile.log_file import hfile_reader, open_log_file, read_block
 from lakebed.datafile.log_scan import scan_slice
 from lakebed.errors import CorruptTable, UnsupportedFormat
-from lakebed.format.avro import load_schema
-from lakebed.format.hfile import HFileReader
-from lakebed.format.log_block import BlockKind, LogBlock
-from lakebed.format.metadata_payload import decode_record
-from lakebed.format.metadata_records import MetadataRecord, merge_records
+from lakebed.format.avro.container import load_schema
+from lakebed.format.hfile.reader import HFileReader
+from lakebed.format.log.block import BlockKind, LogBlock
+from lakebed.format.metadata.payload import decode_record
+from lakebed.format.metadata.records import MetadataRecord, merge_records
 from lakebed.model.files import FileSlice
 from lakebed.runner import Runner
 from lakebed.storage.storage import Storage
@@ -48,12 +48,12 @@ class GroupReader:
 
     @classmethod
     def open(
-        cls, storage: Storage, piece: FileSlice, is_committed: Callable[[str], bool], runner: Runner
+        cls, storage: Storage, file_slice: FileSlice, is_committed: Callable[[str], bool], runner: Runner
     ) -> GroupReader:
         """Open what counts of a slice. A log of a committed write that is damaged is an error, not a gap."""
-        base = piece.base_file
-        scanned = runner.map(lambda log: open_log_file(storage, log), piece.log_files, label="open logs")
-        scan = scan_slice(scanned, is_committed, base_instant_time=base.instant_time if base else None)
+        base = file_slice.base_file
+        scanned = runner.map(lambda log: open_log_file(storage, log), file_slice.log_files, label="open logs")
+        scan = scan_slice(scanned, is_committed, base_instant_time=base.requested_time if base else None)
         blocks = [run.block for run in scan.require_intact().runs]
         layers = list(runner.map(lambda block: _layer(storage, block), blocks, label="open logs"))
         if base is not None:

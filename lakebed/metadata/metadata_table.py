@@ -15,7 +15,7 @@ from typing import Any
 
 from lakebed.errors import CorruptTable, InvalidRequest, TableNotFound, UnsupportedFormat
 from lakebed.expression.predicate import ColumnStats
-from lakebed.format.metadata_keys import (
+from lakebed.format.metadata.keys import (
     ALL_PARTITIONS_KEY,
     COLUMN_STATS,
     FILES,
@@ -26,7 +26,7 @@ from lakebed.format.metadata_keys import (
     partition_path,
     secondary_hash_part,
 )
-from lakebed.format.metadata_records import ColumnStatsRecord, FilesRecord, MetadataRecord
+from lakebed.format.metadata.records import ColumnStatsRecord, FilesRecord, MetadataRecord
 from lakebed.format.names import METADATA_DIR, metadata_file_prefix, parse_metadata_file_id
 from lakebed.metadata.group_reader import GroupReader
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile
@@ -49,13 +49,13 @@ class MetadataCommits:
     own: TimelineCommits
     data: MetaClient
 
-    def is_committed(self, begin: str) -> bool:
-        on_data = self.data.timeline.at(begin)
+    def is_committed(self, requested_time: str) -> bool:
+        on_data = self.data.timeline.at(requested_time)
         is_pending = bool(on_data) and not any(instant.is_completed for instant in on_data)
-        return not is_pending and self.own.is_committed(begin)
+        return not is_pending and self.own.is_committed(requested_time)
 
-    def completion_time(self, begin: str) -> str | None:
-        return self.own.completion_time(begin)
+    def completion_time(self, requested_time: str) -> str | None:
+        return self.own.completion_time(requested_time)
 
     def is_named(self, file: BaseFile | LogFile) -> bool:
         return self.own.is_named(file)
@@ -158,7 +158,7 @@ class MetadataTable:
         if not slices or not keys:
             return {}
         wanted: dict[int, list[bytes]] = {}
-        for number, key in _placed(partition, keys, len(slices)):
+        for number, key in _tagged(partition, keys, len(slices)):
             wanted.setdefault(number, []).append(key.encode())
         found: dict[str, MetadataRecord] = {}
         for records in self.runner.map(
@@ -175,15 +175,17 @@ class MetadataTable:
         encoded = prefix.encode()
         with _named_from_the_table():
             slices = self._groups(partition)
-            for records in self.runner.map(lambda piece: self._reader(piece).prefix(encoded), slices, label="look-up"):
+            for records in self.runner.map(
+                lambda file_slice: self._reader(file_slice).prefix(encoded), slices, label="look-up"
+            ):
                 found.update(_live(records))
         return found
 
     def records(self, partition: str) -> Iterator[MetadataRecord]:
         """Every record of a partition, one file group after the other."""
         with _named_from_the_table():
-            for piece in self._groups(partition):
-                yield from dict(_live(self._reader(piece).prefix(b""))).values()
+            for file_slice in self._groups(partition):
+                yield from dict(_live(self._reader(file_slice).prefix(b""))).values()
 
     def _groups(self, partition: str) -> tuple[FileSlice, ...]:
         """The newest slice of every file group, by the number in its file id."""
@@ -196,12 +198,12 @@ class MetadataTable:
             self._slices[partition] = _numbered(partition, self.view.slices(partition))
         return self._slices[partition]
 
-    def _reader(self, piece: FileSlice) -> GroupReader:
-        reader = self._readers.get(piece.file_group)
+    def _reader(self, file_slice: FileSlice) -> GroupReader:
+        reader = self._readers.get(file_slice.file_group)
         if reader is None:
             is_committed = self.view.commits.is_committed
-            reader = GroupReader.open(self.client.storage, piece, is_committed, self.runner)
-            self._readers[piece.file_group] = reader
+            reader = GroupReader.open(self.client.storage, file_slice, is_committed, self.runner)
+            self._readers[file_slice.file_group] = reader
         return reader
 
 
@@ -231,30 +233,30 @@ def _require_current(data: MetaClient, client: MetaClient) -> None:
     ]
     since = max(made, key=comparable, default="")
     for instant in data.completed_writes():
-        begin = instant.requested_time
-        if comparable(begin) > comparable(since) and not client.is_committed(begin):
-            raise CorruptTable(f"the metadata table lacks the completed write {begin}", file=METADATA_DIR)
+        requested_time = instant.requested_time
+        if comparable(requested_time) > comparable(since) and not client.is_committed(requested_time):
+            raise CorruptTable(f"the metadata table lacks the completed write {requested_time}", file=METADATA_DIR)
 
 
 def _numbered(partition: str, slices: Sequence[FileSlice]) -> tuple[FileSlice, ...]:
     prefix = metadata_file_prefix(partition)
-    ids = [parse_metadata_file_id(piece.file_group.file_id) for piece in slices]
+    ids = [parse_metadata_file_id(file_slice.file_group.file_id) for file_slice in slices]
     if any(known is None or known.prefix != prefix for known in ids):
         raise UnsupportedFormat(f"{partition} has file groups of another scheme", file=f"{METADATA_DIR}/{partition}")
-    by_number = {known.number: piece for known, piece in zip(ids, slices, strict=True) if known is not None}
+    by_number = {known.number: file_slice for known, file_slice in zip(ids, slices, strict=True) if known is not None}
     if sorted(by_number) != list(range(len(slices))):
         raise CorruptTable(f"a file group of {partition} is missing", file=f"{METADATA_DIR}/{partition}")
     return tuple(by_number[number] for number in range(len(slices)))
 
 
-def _placed(partition: str, keys: Sequence[str], groups: int) -> list[tuple[int, str]]:
+def _tagged(partition: str, keys: Sequence[str], groups: int) -> list[tuple[int, str]]:
     """The file group of every key. Secondary keys were placed by the whole key once; both places are looked at."""
     numbers = file_group_indexes(keys, groups).tolist()
-    placed = list(zip(numbers, keys, strict=True))
+    tagged = list(zip(numbers, keys, strict=True))
     if partition.startswith(SECONDARY_INDEX_PREFIX) and groups > 1:
         by_value = file_group_indexes([secondary_hash_part(key) for key in keys], groups).tolist()
-        placed += [(n, key) for n, other, key in zip(by_value, numbers, keys, strict=True) if n != other]
-    return placed
+        tagged += [(n, key) for n, other, key in zip(by_value, numbers, keys, strict=True) if n != other]
+    return tagged
 
 
 def _live(records: Mapping[bytes, MetadataRecord]) -> Iterator[tuple[str, MetadataRecord]]:

@@ -40,7 +40,7 @@ class BaseFile:
     path: str
     size: int
     file_group: FileGroupId
-    instant_time: str
+    requested_time: str
     write_token: str
 
     @property
@@ -59,7 +59,7 @@ class LogFile:
     path: str
     size: int
     file_group: FileGroupId
-    instant_time: str
+    requested_time: str
     version: int
     write_token: str
     kind: LogKind
@@ -72,7 +72,7 @@ class LogFile:
     @property
     def order(self) -> tuple[str, int, str, str]:
         """Where the file stands in its slice: by begin, version, token and kind (data before its deletes)."""
-        return (comparable(self.instant_time), self.version, self.write_token, _KIND_ORDER[self.kind])
+        return (comparable(self.requested_time), self.version, self.write_token, _KIND_ORDER[self.kind])
 
 
 _KIND_ORDER = {LogKind.LOG: "0", LogKind.DELETES: "1", LogKind.CDC: "2"}

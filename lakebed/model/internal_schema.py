@@ -100,12 +100,12 @@ class SchemaHistory:
     def latest(self) -> InternalSchema:
         return self.versions[-1]
 
-    def at(self, instant_time: str) -> InternalSchema | None:
+    def at(self, requested_time: str) -> InternalSchema | None:
         """The schema under which a file of that begin time was written; None before the history begins."""
-        if not instant_time.isdigit():
+        if not requested_time.isdigit():
             return None
-        begin = int(instant_time)
-        return next((schema for schema in reversed(self.versions) if schema.version <= begin), None)
+        version = int(requested_time)
+        return next((schema for schema in reversed(self.versions) if schema.version <= version), None)
 
     def numbered(self, version: int) -> InternalSchema | None:
         """The version of that number."""
@@ -121,18 +121,18 @@ class SchemaOnRead:
     reported: Mapping[str, int] = field(default_factory=dict)
     """The version that a commit reports, by requested time, where it is not the one that this time would say."""
 
-    def of_file(self, instant_time: str, stated: str | None = None) -> InternalSchema | None:
+    def of_file(self, requested_time: str, stated: str | None = None) -> InternalSchema | None:
         """The version of a file: what it states itself counts before its commit's word, and that before its name."""
         if stated is not None and stated.isascii() and stated.isdigit():
             found = self.history.numbered(int(stated))
             if found is not None:
                 return found
-        reported = self.reported.get(instant_time)
-        return (self.history.numbered(reported) if reported is not None else None) or self.history.at(instant_time)
+        reported = self.reported.get(requested_time)
+        return (self.history.numbered(reported) if reported is not None else None) or self.history.at(requested_time)
 
-    def renames(self, instant_time: str, stated: str | None = None) -> dict[str, str | None]:
+    def renames(self, requested_time: str, stated: str | None = None) -> dict[str, str | None]:
         """What the reader's columns are called in a file."""
-        stored = self.of_file(instant_time, stated)
+        stored = self.of_file(requested_time, stated)
         return {} if stored is None or stored.version == self.asked.version else renames(stored, self.asked)
 
 

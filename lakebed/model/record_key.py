@@ -160,10 +160,10 @@ def partition_path_array(generator: KeyGenerator, batch: pa.RecordBatch) -> pa.A
     return generator.partition.paths(batch)
 
 
-def auto_keys(begin: str, task: int, first_row: int, rows: int) -> pa.Array:
+def auto_keys(requested_time: str, task: int, first_row: int, rows: int) -> pa.Array:
     """Keys for rows of a table without key columns, unique within the commit and over commits."""
     numbers = pa.array(np.arange(first_row, first_row + rows, dtype=np.int64)).cast(pa.string())
-    return pc.binary_join_element_wise(f"{begin}_{task}_", numbers, "")
+    return pc.binary_join_element_wise(f"{requested_time}_{task}_", numbers, "")
 
 
 def _inferred(config: KeySettings) -> str:

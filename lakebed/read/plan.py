@@ -15,11 +15,11 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from lakebed.config.options import ReadOptions
+from lakebed.config.read_options import ReadOptions
 from lakebed.errors import InvalidRequest
 from lakebed.expression.predicate import Predicate
 from lakebed.merge.file_group_reader import FileGroupReader
-from lakebed.merge.table_shape import ReadSplit, TableShape
+from lakebed.merge.reader_context import ReaderContext, ReadSplit
 from lakebed.metadata.metadata_table import MetadataTable
 from lakebed.model.files import FileSlice
 from lakebed.read.time_range import TimeRange, require_known
@@ -68,11 +68,11 @@ class Plan:
 
         Asked for only where it saves work: it reads every commit of the active timeline.
         """
-        return self.client is not None and self.reader.shape.on_read is None and _schema_is_stable(self.client)
+        return self.client is not None and self.reader.reader_context.on_read is None and _schema_is_stable(self.client)
 
     def explain(self) -> str:
         """The plan in words, one fact a line."""
-        shape = self.reader.shape
+        reader_context = self.reader.reader_context
         when = f"as of completion time {self.time.at}" if self.time.at else "now"
         if self.query is Query.INCREMENTAL:
             when = f"rows committed in ({self.time.start}, {self.time.at or 'now'}]"
@@ -84,7 +84,7 @@ class Plan:
             *self.report.lines(),
             f"reads {len(self.splits)} of {self.slices_found} slices: {bases} base files, {logs} log files, "
             f"{sum(split.slice.size for split in self.splits)} bytes",
-            f"columns: {len(self.schema)} of {len(shape.schema)}",
+            f"columns: {len(self.schema)} of {len(reader_context.schema)}",
             *self.reader.describe(self.splits),
             *self.notes,
         ]
@@ -93,7 +93,7 @@ class Plan:
 
 def plan_read(
     client: MetaClient,
-    shape: TableShape,
+    reader_context: ReaderContext,
     query: Query,
     time: TimeRange,
     columns: Sequence[str] | None,
@@ -101,13 +101,13 @@ def plan_read(
     options: ReadOptions,
 ) -> Plan:
     """The slices that a query must read."""
-    schema = output_schema(shape.schema, columns)
+    schema = output_schema(reader_context.schema, columns)
     lister, listing = choose_lister(client, options)
     view = FileSystemView.of(client, lister)
     report = PruneReport()
     partitions = view.partitions() if time.commits is None or time.commits else ()
     if predicate is not None and options.data_skipping:
-        partitions = prune_partitions(partitions, predicate, client.config, shape.schema, report)
+        partitions = prune_partitions(partitions, predicate, client.config, reader_context.schema, report)
     slices_at = view.read_optimized_slices if query is Query.READ_OPTIMIZED else view.slices
     found: list[FileSlice] = []
     for partition in partitions:
@@ -119,14 +119,14 @@ def plan_read(
         found = _touched(client, found, time, report)
     reader = FileGroupReader(
         storage=client.storage,
-        shape=shape,
+        reader_context=reader_context,
         options=options,
         schema=schema,
         predicate=predicate,
         commits=time.commits,
         committed=_appended(client, found, time),
     )
-    splits = tuple(ReadSplit(piece) for piece in found)
+    splits = tuple(ReadSplit(file_slice) for file_slice in found)
     return Plan(reader, splits, query, time, listing, report, schema, total, _notes(reader, found), client)
 
 
@@ -136,15 +136,15 @@ def _appended(client: MetaClient, slices: Sequence[FileSlice], time: TimeRange) 
     return client.writes_within(None, time.at) if shared else frozenset()
 
 
-def _bears_its_base(piece: FileSlice) -> bool:
+def _bears_its_base(file_slice: FileSlice) -> bool:
     """Whether a log has the begin of the base file: that says nothing of when it was written."""
-    return piece.base_file is not None and any(
-        log.instant_time == piece.base_file.instant_time for log in piece.log_files
+    return file_slice.base_file is not None and any(
+        log.requested_time == file_slice.base_file.requested_time for log in file_slice.log_files
     )
 
 
 def _notes(reader: FileGroupReader, slices: Sequence[FileSlice]) -> tuple[str, ...]:
-    plain = sum(piece.base_file is not None and reader.prunes_row_groups(piece) for piece in slices)
+    plain = sum(file_slice.base_file is not None and reader.prunes_row_groups(file_slice) for file_slice in slices)
     return (f"row groups of {plain} base files without logs are ruled out by their statistics",) if plain else ()
 
 
@@ -188,12 +188,12 @@ def _touched(client: MetaClient, slices: list[FileSlice], time: TimeRange, repor
     Old logs may hold later writes than the one they are named by.
     """
     commits, shared = time.commits or frozenset(), client.config.has_shared_logs
-    require_known(client, time, {file.instant_time for piece in slices for file in piece.files})
+    require_known(client, time, {file.requested_time for file_slice in slices for file in file_slice.files})
     kept = []
-    for piece in slices:
-        is_old = _bears_its_base(piece) or (shared and piece.log_files)
-        if is_old or any(file.instant_time in commits for file in piece.files):
-            kept.append(piece)
+    for file_slice in slices:
+        is_old = _bears_its_base(file_slice) or (shared and file_slice.log_files)
+        if is_old or any(file.requested_time in commits for file in file_slice.files):
+            kept.append(file_slice)
         else:
-            report.slice("unchanged in the range", piece)
+            report.slice("unchanged in the range", file_slice)
     return kept

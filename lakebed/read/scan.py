@@ -15,14 +15,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.config.options import ReadOptions
+from lakebed.config.read_options import ReadOptions
 from lakebed.errors import InvalidRequest
 from lakebed.expression.predicate import Predicate, parse_predicate
 from lakebed.merge.file_group_reader import FileGroupReader
-from lakebed.merge.table_shape import ReadSplit
-from lakebed.read.living_rows import count_living, living_rows
+from lakebed.merge.reader_context import ReadSplit
+from lakebed.read.cached_merge import count_live, live_rows
 from lakebed.read.plan import Plan, Query, output_schema, plan_read
-from lakebed.read.shape import table_shape, with_made_keys
+from lakebed.read.reader_context import reader_context_of, with_made_keys
 from lakebed.read.stream import stream_batches
 from lakebed.read.time_range import Time, TimeRange, resolve_as_of, resolve_range
 from lakebed.runner import LocalRunner, Runner
@@ -92,18 +92,18 @@ class Scan:
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
-        return output_schema(table_shape(self.client, self._time_range().at).schema, self.columns)
+        return output_schema(reader_context_of(self.client, self._time_range().at).schema, self.columns)
 
     def plan(self) -> Plan:
         """Which files will be read, and why the others will not."""
         time = self._time_range()
-        shape = table_shape(self.client, time.at)
-        predicate = parse_predicate(self.where, shape.schema) if isinstance(self.where, str) else self.where
+        reader_context = reader_context_of(self.client, time.at)
+        predicate = parse_predicate(self.where, reader_context.schema) if isinstance(self.where, str) else self.where
         if self.keyed:
-            shape = with_made_keys(shape, self.client.config)
+            reader_context = with_made_keys(reader_context, self.client.config)
         if predicate is not None:
-            output_schema(shape.schema, predicate.columns)  # a predicate that was made for another table
-        return plan_read(self.client, shape, self.query, time, self.columns, predicate, self.options)
+            output_schema(reader_context.schema, predicate.columns)  # a predicate that was made for another table
+        return plan_read(self.client, reader_context, self.query, time, self.columns, predicate, self.options)
 
     def _time_range(self) -> TimeRange:
         if self.query is Query.INCREMENTAL:
@@ -120,7 +120,7 @@ class Scan:
             return
         threads = self._threads(plan)
         reader = plan.reader.with_share(threads)
-        read = reader.read if left is not None else partial(living_rows, reader, keep=self._keep)
+        read = reader.read if left is not None else partial(live_rows, reader, keep=self._keep)
         for batch in stream_batches(read, plan.splits, threads):
             if left is not None:
                 batch = batch.slice(0, left)
@@ -203,4 +203,4 @@ class _Count:
     keep: int
 
     def run(self) -> int:
-        return count_living(self.reader, self.split, self.keep)
+        return count_live(self.reader, self.split, self.keep)

@@ -56,17 +56,17 @@ def _as_of(client: MetaClient, history: SchemaHistory, at: str) -> InternalSchem
 
 def _completion(client: MetaClient, version: InternalSchema) -> str:
     """When a version became visible; the first one was there before anybody counted."""
-    begin = str(version.version)
-    return client.completion_time(begin) or begin if version.version else ""
+    requested_time = str(version.version)
+    return client.completion_time(requested_time) or requested_time if version.version else ""
 
 
 def _reported(client: MetaClient, history: SchemaHistory) -> dict[str, int]:
     """The versions that commits report where their requested time would say another."""
     found: dict[str, int] = {}
     for before, changed in pairwise(history.versions):
-        begin = str(changed.version)
-        for write in client.writes_during(begin, _completion(client, changed)):
-            body = client.body(write) if write.requested_time != begin else None
+        requested_time = str(changed.version)
+        for write in client.writes_during(requested_time, _completion(client, changed)):
+            body = client.body(write) if write.requested_time != requested_time else None
             if not isinstance(body, CommitMetadata):
                 continue
             reported = reported_version(body.extra)

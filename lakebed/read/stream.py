@@ -27,7 +27,7 @@ class _Failed:
 
 
 @dataclass(slots=True)
-class _Lane(Generic[Task]):
+class _Worker(Generic[Task]):
     task: Task
     out: queue.Queue[pa.RecordBatch | _Failed | None] = field(default_factory=lambda: queue.Queue(QUEUED_BATCHES))
 
@@ -41,9 +41,9 @@ def stream_batches(
             yield from read(task)
         return
     stop = threading.Event()
-    lanes = [_Lane(task) for task in tasks]
+    parallelism = [_Worker(task) for task in tasks]
 
-    def fill(lane: _Lane[Task]) -> None:
+    def fill(lane: _Worker[Task]) -> None:
         try:
             for batch in read(lane.task):
                 if not _put(lane.out, batch, stop):
@@ -54,9 +54,9 @@ def stream_batches(
 
     with ThreadPoolExecutor(max_workers=min(threads, len(tasks)), thread_name_prefix="lakebed-read") as pool:
         try:
-            for lane in lanes:
+            for lane in parallelism:
                 pool.submit(fill, lane)
-            for lane in lanes:
+            for lane in parallelism:
                 while (item := lane.out.get()) is not None:
                     if isinstance(item, _Failed):
                         raise item.error

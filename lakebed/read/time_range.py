@@ -91,8 +91,12 @@ def require_known(client: MetaClient, time: TimeRange, begins: Iterable[str]) ->
     it is not, the history was lost or never taken over, and rows of others like it would be missed.
     """
     start, known = comparable(time.start or ""), time.commits or frozenset()
-    missed = [begin for begin in begins if comparable(begin) > start and begin not in known]
-    unknown = [begin for begin in missed if client.completion_time(begin) is None]
+    missed = [
+        requested_time
+        for requested_time in begins
+        if comparable(requested_time) > start and requested_time not in known
+    ]
+    unknown = [requested_time for requested_time in missed if client.completion_time(requested_time) is None]
     if unknown:
         first = client.history.first_completed(_WRITES) or client.timeline.completed.writes.first
         since = f"{first.completion_time} or 0" if first is not None else "0"

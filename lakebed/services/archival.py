@@ -30,19 +30,19 @@ from lakebed.timeline.history import History
 from lakebed.timeline.history_columns import BODIES_SCHEMA, instants_of
 from lakebed.timeline.history_writer import compact, flush, sweep
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
 from lakebed.txn.rollback import delete_all
+from lakebed.txn.txn_context import TxnContext
 from lakebed.view.committed import TimelineCommits
 from lakebed.view.partitions import StorageLister
 from lakebed.view.slicing import group_files
 
 
-def archive(client: MetaClient, control: Control, options: ArchiveOptions) -> tuple[Instant, ...]:
+def archive(client: MetaClient, txn_context: TxnContext, options: ArchiveOptions) -> tuple[Instant, ...]:
     """Move what is old into the history; the actions that left the active timeline."""
     if choose_round(client, options, {}) is None and not _archived_already(client):
         return ()
     files = _data_files(client)
-    with control.lock.hold() as lease:
+    with txn_context.lock.hold() as lease:
         fresh = client.reload()
         left = _archived_already(fresh)
         chosen, unnamed = _choose(fresh, options, files)
@@ -70,7 +70,7 @@ def _choose(client: MetaClient, options: ArchiveOptions, files: Files) -> tuple[
     stays: set[str] = set()
     while chosen := choose_round(client, options, files, stays):
         unnamed = list(_unnamed(client, chosen, files))
-        kept = {file.instant_time for file in unnamed if (file.file_group.partition_path, file.name) in held}
+        kept = {file.requested_time for file in unnamed if (file.file_group.partition_path, file.name) in held}
         if not kept:
             return chosen, [file.path for file in unnamed]
         stays |= kept
@@ -91,13 +91,19 @@ def _unnamed(client: MetaClient, chosen: Round, files: Files) -> Iterator[BaseFi
     commits = TimelineCommits(client)
     reported = {info.path for infos in commits.written().values() for info in infos}  # tables of old append to old logs
     for file in (file for group in files.values() for file in group):
-        begin = file.instant_time
-        if file.path in reported or comparable(begin) >= chosen.start or client.is_before_timeline(begin):
+        requested_time = file.requested_time
+        if (
+            file.path in reported
+            or comparable(requested_time) >= chosen.start
+            or client.is_before_timeline(requested_time)
+        ):
             continue
-        if client.timeline.completed_write(begin) is not None:
+        if client.timeline.completed_write(requested_time) is not None:
             if not commits.is_named(file):
                 yield file
-        elif not client.timeline.at(begin) and not any(i.action.adds_files for i in client.history.find(begin)):
+        elif not client.timeline.at(requested_time) and not any(
+            i.action.adds_files for i in client.history.find(requested_time)
+        ):
             yield file
 
 

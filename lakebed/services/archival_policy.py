@@ -120,7 +120,7 @@ def _still_retires(client: MetaClient, write: Instant, files: Files) -> bool:
     for partition, file_ids in replaced.items():
         for file_id in file_ids:
             found = files.get(FileGroupId(partition, file_id), ())
-            if any(f.instant_time != write.requested_time and comparable(f.instant_time) <= done for f in found):
+            if any(f.requested_time != write.requested_time and comparable(f.requested_time) <= done for f in found):
                 return True
     return False
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakebed.config.options import ReadOptions
+from lakebed.config.read_options import ReadOptions
 from lakebed.errors import ConflictError, CorruptTable, UnsupportedFormat
 from lakebed.format.names import HEARTBEAT_DIR, PROPERTIES_BACKUP_FILE, PROPERTIES_FILE, TEMP_DIR, is_instant_time
 from lakebed.format.table_files import CHECKSUM_KEY, parse_properties, verify_checksum
@@ -98,8 +98,8 @@ def _check_instant(client: MetaClient, instant: Instant) -> Iterator[Finding]:
         if body is None and instant.action.adds_files:
             what = "the commit is empty, so which files it wrote is unknown"
             yield Finding(READABLE, Severity.ERROR, path, what, "Restore the file from a copy of the table.")
-        begin, done = comparable(instant.requested_time), comparable(instant.completion_time or "")
-        if done < begin:
+        requested_time, done = comparable(instant.requested_time), comparable(instant.completion_time or "")
+        if done < requested_time:
             what = f"it completed at {instant.completion_time}, before it began"
             yield Finding(ORDERED, Severity.ERROR, path, what, "Roll the table back to a savepoint before it.")
         if instant.action is not Action.SAVEPOINT and client.active.requested(instant) is None:
@@ -136,10 +136,10 @@ def check_leftovers(client: MetaClient) -> Iterator[Finding]:
             owner = owner_of_temporary(top)
             if owner is None or owner.is_gone:
                 yield Finding(LEFTOVERS, Severity.INFO, info.path, "a temporary of a process that is gone", what_to_do)
-    for begin in sorted(filter(is_instant_time, begins)):
-        if all(instant.is_completed for instant in client.timeline.at(begin)):
-            what = f"a heartbeat or markers of {begin}, which is not under way"
-            yield Finding(LEFTOVERS, Severity.INFO, f"{HEARTBEAT_DIR}/{begin}", what, what_to_do)
+    for requested_time in sorted(filter(is_instant_time, begins)):
+        if all(instant.is_completed for instant in client.timeline.at(requested_time)):
+            what = f"a heartbeat or markers of {requested_time}, which is not under way"
+            yield Finding(LEFTOVERS, Severity.INFO, f"{HEARTBEAT_DIR}/{requested_time}", what, what_to_do)
 
 
 def is_healthy(findings: list[Finding]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lakebed.config.options import ReadOptions
+from lakebed.config.read_options import ReadOptions
 from lakebed.errors import CorruptTable, UnsupportedFormat
 from lakebed.format.names import (
     HOODIE_DIR,
@@ -108,9 +108,9 @@ def _needed(listing: Listing) -> set[str]:
     reported = {info.path: info for files in listing.commits.written().values() for info in files}
     view = FileSystemView(_Reported(listing, reported), TimelineCommits(client))
     needed: set[str] = set()
-    for piece in (piece for partition in view.partitions() for piece in view.slices(partition)):
-        begins = {log.instant_time for log in piece.log_files}
-        needed.update(file.path for file in piece.files if view.commits.log_compacted_by(file) not in begins)
+    for file_slice in (file_slice for partition in view.partitions() for file_slice in view.slices(partition)):
+        begins = {log.requested_time for log in file_slice.log_files}
+        needed.update(file.path for file in file_slice.files if view.commits.log_compacted_by(file) not in begins)
     return needed
 
 
@@ -149,16 +149,16 @@ def check_orphans(listing: Listing) -> Iterator[Finding]:
     client = listing.client
     for folder, files in sorted(listing.folders.items()):
         for file in (file for group in group_files(folder, files).values() for file in group.files()):
-            known = client.timeline.at(file.instant_time)
+            known = client.timeline.at(file.requested_time)
             if any(not instant.is_completed for instant in known):
                 continue
-            if not client.is_committed(file.instant_time):
-                what = f"no commit {file.instant_time} is known"
+            if not client.is_committed(file.requested_time):
+                what = f"no commit {file.requested_time} is known"
                 yield Finding(ORPHANS, Severity.WARNING, file.path, what, _DELETE)
             elif client.config.has_shared_logs and isinstance(file, LogFile):
                 continue  # bears the begin of its base file: a later write, or a command, that may be undone
             elif not listing.commits.is_named(file):
-                what = f"the commit {file.instant_time} does not name the file"
+                what = f"the commit {file.requested_time} does not name the file"
                 yield Finding(ORPHANS, Severity.WARNING, file.path, what, _DELETE)
 
 
@@ -166,8 +166,8 @@ def check_partitions(listing: Listing) -> Iterator[Finding]:
     """Every folder with committed files has a metafile, whose depth is right: other programs look for those."""
     for folder, files in sorted(listing.folders.items()):
         metafile = next((info for info in files if is_partition_metafile(info.name)), None)
-        begins = {begin for info in files if (begin := _begin(info.name)) is not None}
-        counts = any(listing.client.is_committed(begin) for begin in begins)
+        begins = {requested_time for info in files if (requested_time := _begin(info.name)) is not None}
+        counts = any(listing.client.is_committed(requested_time) for requested_time in begins)
         if metafile is None:
             if counts:
                 path, what = joined(folder, PARTITION_METAFILE), "the folder has data files, but is no partition"
@@ -203,12 +203,12 @@ def check_metadata(client: MetaClient, options: ReadOptions) -> Iterator[Finding
 
 
 def _visible(view: FileSystemView) -> set[str]:
-    return {file.path for p in view.partitions() for piece in view.slices(p) for file in piece.files}
+    return {file.path for p in view.partitions() for file_slice in view.slices(p) for file in file_slice.files}
 
 
 def _begin(name: str) -> str | None:
     parsed = parse_base_file(name) or parse_log_file(name)
-    return parsed.instant_time if parsed else None
+    return parsed.requested_time if parsed else None
 
 
 def _name(path: str) -> str:

@@ -16,19 +16,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.config.options import ReadOptions
+from lakebed.config.read_options import ReadOptions
 from lakebed.datafile.log_file import open_log_file
 from lakebed.datafile.sorted_check import check_sorted_file
 from lakebed.errors import CorruptTable, InvalidRequest, LakebedError, UnsupportedFormat
 from lakebed.index.bucket import bucket_of_file_id
 from lakebed.index.options import IndexOptions
 from lakebed.merge.file_group_reader import FileGroupReader
-from lakebed.merge.table_shape import LSM_TREE, ReadSplit
+from lakebed.merge.reader_context import LSM_TREE, ReadSplit
 from lakebed.model.bucket_hash import bucket_ids
 from lakebed.model.files import BaseFile, FileSlice, LogFile
 from lakebed.model.finding import Finding, Severity
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
-from lakebed.read.shape import keyed_shape
+from lakebed.read.reader_context import keyed_reader_context
 from lakebed.runner import Runner
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
@@ -49,18 +49,18 @@ _RESTORE = "Bring the file back from a copy, or roll the table back to a savepoi
 class _Checked:
     """What the look at one slice gave: findings, and its keys for the comparison with other groups."""
 
-    piece: FileSlice
+    file_slice: FileSlice
     findings: tuple[Finding, ...]
     keys: pa.ChunkedArray | None = None
 
 
 def check_rows(client: MetaClient, runner: Runner, options: ReadOptions) -> Iterator[Finding]:
     """Everything that takes a look into data files."""
-    shape = keyed_shape(client)
+    reader_context = keyed_reader_context(client)
     view = FileSystemView.of(client)
-    names = [name for name in (RECORD_KEY, PARTITION_PATH) if name in shape.schema.names]
-    schema = pa.schema([shape.schema.field(name) for name in names])
-    reader = FileGroupReader(client.storage, shape, options, schema)
+    names = [name for name in (RECORD_KEY, PARTITION_PATH) if name in reader_context.schema.names]
+    schema = pa.schema([reader_context.schema.field(name) for name in names])
+    reader = FileGroupReader(client.storage, reader_context, options, schema)
     task = _Task(reader, _buckets(client), client.config.key_fields)
     for partition in view.partitions():
         slices, whole = _slices(view, partition)
@@ -86,52 +86,52 @@ class _Task:
     buckets: IndexOptions | None
     key_fields: tuple[str, ...] = ()
 
-    def check(self, piece: FileSlice) -> _Checked:
-        findings = [finding for file in piece.files for finding in self._check_file(file, piece)]
+    def check(self, file_slice: FileSlice) -> _Checked:
+        findings = [finding for file in file_slice.files for finding in self._check_file(file, file_slice)]
         if any(finding.severity is Severity.ERROR for finding in findings) or not len(self.reader.schema):
-            return _Checked(piece, tuple(findings))  # what is out of order cannot be merged by order
+            return _Checked(file_slice, tuple(findings))  # what is out of order cannot be merged by order
         try:
-            batches = list(self.reader.read(ReadSplit(piece)))
+            batches = list(self.reader.read(ReadSplit(file_slice)))
         except (CorruptTable, UnsupportedFormat, InvalidRequest) as error:
-            finding = Finding(READABLE, Severity.ERROR, error.file or piece.files[0].path, error.what, _RESTORE)
-            return _Checked(piece, (finding,))
+            finding = Finding(READABLE, Severity.ERROR, error.file or file_slice.files[0].path, error.what, _RESTORE)
+            return _Checked(file_slice, (finding,))
         table = pa.Table.from_batches(batches, self.reader.schema)
-        findings += [*self._check_places(piece, table), *self._check_buckets(piece, table)]
+        findings += [*self._check_places(file_slice, table), *self._check_buckets(file_slice, table)]
         keys = table.column(RECORD_KEY) if RECORD_KEY in table.schema.names else None
-        return _Checked(piece, tuple(findings), keys)
+        return _Checked(file_slice, tuple(findings), keys)
 
-    def _check_file(self, file: BaseFile | LogFile, piece: FileSlice) -> Iterator[Finding]:
-        storage, is_lsm = self.reader.storage, self.reader.shape.layout == LSM_TREE
-        generator = self.reader.shape.virtual_key
+    def _check_file(self, file: BaseFile | LogFile, file_slice: FileSlice) -> Iterator[Finding]:
+        storage, is_lsm = self.reader.storage, self.reader.reader_context.layout == LSM_TREE
+        generator = self.reader.reader_context.virtual_key
         yield from check_sorted_file(storage, file.path, require_mark=is_lsm, generator=generator)
         if isinstance(file, LogFile):
             try:
                 blocks = open_log_file(storage, file).blocks
             except (LakebedError, FileNotFoundError):
                 return  # reported already
-            if piece.base_file is not None and piece.base_file.instant_time == file.instant_time:
+            if file_slice.base_file is not None and file_slice.base_file.requested_time == file.requested_time:
                 return  # an update of a bucket while it was made, named after that
             for block in blocks:
-                if block.instant_time and block.instant_time != file.instant_time:
-                    what = f"a block says it was written by {block.instant_time}, the name says {file.instant_time}"
+                if block.requested_time and block.requested_time != file.requested_time:
+                    what = f"a block says it was written by {block.requested_time}, the name says {file.requested_time}"
                     yield Finding(LOG_NAMES, Severity.ERROR, file.path, what, _RESTORE)
 
-    def _check_places(self, piece: FileSlice, table: pa.Table) -> Iterator[Finding]:
+    def _check_places(self, file_slice: FileSlice, table: pa.Table) -> Iterator[Finding]:
         if PARTITION_PATH not in table.schema.names or not table.num_rows:
             return
-        own = piece.file_group.partition_path
+        own = file_slice.file_group.partition_path
         wrong = pc.sum(pc.fill_null(pc.not_equal(table.column(PARTITION_PATH), own), True)).as_py() or 0
         if wrong:
             what = f"{wrong} rows say that they are in another partition"
-            yield Finding(PLACES, Severity.ERROR, piece.files[0].path, what, _REWRITE)
+            yield Finding(PLACES, Severity.ERROR, file_slice.files[0].path, what, _REWRITE)
 
-    def _check_buckets(self, piece: FileSlice, table: pa.Table) -> Iterator[Finding]:
-        chosen, bucket = self.buckets, bucket_of_file_id(piece.file_group.file_id)
+    def _check_buckets(self, file_slice: FileSlice, table: pa.Table) -> Iterator[Finding]:
+        chosen, bucket = self.buckets, bucket_of_file_id(file_slice.file_group.file_id)
         if chosen is None or chosen.num_buckets is None or not table.num_rows:
             return
         if bucket is None:
             what = "the file group was not written by a bucket index"
-            yield Finding(BUCKETS, Severity.ERROR, piece.files[0].path, what, _REWRITE)
+            yield Finding(BUCKETS, Severity.ERROR, file_slice.files[0].path, what, _REWRITE)
             return
         step = max(1, table.num_rows // SAMPLE)
         rows = pa.array(np.arange(0, table.num_rows, step))
@@ -143,7 +143,7 @@ class _Task:
             first = int(wrong[0])
             what = f"{keys[first].as_py()!r} and {len(wrong) - 1} more keys of {len(keys)} belong into bucket "
             what += f"{int(wanted[first])} and others, not {bucket}"
-            yield Finding(BUCKETS, Severity.ERROR, piece.files[0].path, what, _REWRITE)
+            yield Finding(BUCKETS, Severity.ERROR, file_slice.files[0].path, what, _REWRITE)
 
 
 def _buckets(client: MetaClient) -> IndexOptions | None:
@@ -167,6 +167,6 @@ def _check_unique(client: MetaClient, checked: Sequence[_Checked]) -> Iterator[F
     strict = client.config.is_lsm_tree or _buckets(client) is not None
     severity = Severity.ERROR if strict else Severity.WARNING
     example: Mapping[str, object] = twice.slice(0, 1).to_pylist()[0]
-    one, other = held[int(str(example["group_min"]))].piece, held[int(str(example["group_max"]))].piece
+    one, other = held[int(str(example["group_min"]))].file_slice, held[int(str(example["group_max"]))].file_slice
     what = f"{twice.num_rows} keys, such as {example['key']!r}, are also in the file group {other.file_group.file_id}"
     yield Finding(UNIQUE, severity, one.files[0].path, what, _REWRITE)

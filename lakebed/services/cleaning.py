@@ -27,9 +27,9 @@ from lakebed.storage.storage import joined
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.retention import EVER, WHOLE_SINCE, whole_since
-from lakebed.txn.control import Control
 from lakebed.txn.rollback import absolute_path, delete_all
 from lakebed.txn.transaction import Transaction, schedule
+from lakebed.txn.txn_context import TxnContext
 from lakebed.view.file_system_view import FileSystemView
 
 POLICY = CleanPolicy.COMMITS
@@ -38,16 +38,16 @@ SAVEPOINTS_KEY = "savepointed_timestamps"
 
 
 def clean(
-    client: MetaClient, control: Control, options: CleanOptions, *, incremental: bool = False
+    client: MetaClient, txn_context: TxnContext, options: CleanOptions, *, incremental: bool = False
 ) -> tuple[Instant, ...]:
     """Finish cleans that are under way, then plan and run one; the cleans that were completed.
 
     `incremental` looks only into the partitions that writes touched which left the retained range since the last clean.
     """
-    control.require_metadata_writer(client)
-    done = finish_cleans(client, control)
-    planned = plan_clean(client.reload(), control, options, incremental=incremental)
-    return done if planned is None else (*done, run_clean(client, planned, control))
+    txn_context.require_metadata_writer(client)
+    done = finish_cleans(client, txn_context)
+    planned = plan_clean(client.reload(), txn_context, options, incremental=incremental)
+    return done if planned is None else (*done, run_clean(client, planned, txn_context))
 
 
 def is_clean_due(client: MetaClient, options: CleanOptions) -> bool:
@@ -62,22 +62,22 @@ def is_clean_due(client: MetaClient, options: CleanOptions) -> bool:
     return len(since) >= options.every and len(writes) > needed.get(options.policy, 1)
 
 
-def finish_cleans(client: MetaClient, control: Control) -> tuple[Instant, ...]:
+def finish_cleans(client: MetaClient, txn_context: TxnContext) -> tuple[Instant, ...]:
     """Run cleans that somebody planned and did not finish; those that are being run by others are left alone."""
     done = []
     for instant in client.timeline.pending.of_actions(Action.CLEAN):
         try:
-            done.append(run_clean(client, instant, control))
+            done.append(run_clean(client, instant, txn_context))
         except ConflictError:
             continue
     return tuple(done)
 
 
 def plan_clean(
-    client: MetaClient, control: Control, options: CleanOptions, *, incremental: bool = False
+    client: MetaClient, txn_context: TxnContext, options: CleanOptions, *, incremental: bool = False
 ) -> Instant | None:
     """Put a clean on the timeline; None when there is nothing to remove."""
-    keep = retention(client, options, control.clock.now_ms())
+    keep = retention(client, options, txn_context.clock.now_ms())
     if keep is None:
         return None
     view = FileSystemView.of(client)
@@ -89,53 +89,53 @@ def plan_clean(
         return None
     known = {instant.requested_time for instant in client.completed_writes()}
 
-    def plan(fresh: MetaClient, begin: str) -> CleanPlan | None:
+    def plan(fresh: MetaClient, requested_time: str) -> CleanPlan | None:
         if not known <= {instant.requested_time for instant in fresh.completed_writes()}:
             return None  # archived, or undone: then what was found is not certain any more
         if fresh.timeline.pending.of_actions(Action.RESTORE).instants:
             return None
         files = _unreserved(fresh, found)
-        return _plan(fresh, begin, options.policy, keep, files) if files else None
+        return _plan(fresh, requested_time, options.policy, keep, files) if files else None
 
-    return schedule(client, Action.CLEAN, plan, control)
+    return schedule(client, Action.CLEAN, plan, txn_context)
 
 
 def remove_files(
-    client: MetaClient, files: Mapping[str, Sequence[str]], control: Control, *, retain: Instant
+    client: MetaClient, files: Mapping[str, Sequence[str]], txn_context: TxnContext, *, retain: Instant
 ) -> Instant | None:
     """Delete files, given by partition as names, which no state from that of the write `retain` on needs."""
     if not any(files.values()):
         return None
     earliest = InstantRef(retain.requested_time, str(retain.action), "COMPLETED")
 
-    def plan(fresh: MetaClient, begin: str) -> CleanPlan | None:
+    def plan(fresh: MetaClient, requested_time: str) -> CleanPlan | None:
         held = Reserved.of(fresh).held()
         free = {p: [name for name in names if (p, _name(name)) not in held] for p, names in files.items()}
         if not any(free.values()):
             return None
         extra = _since(whole_since(fresh, planned=True), retain.completion_time)
-        return CleanPlan(POLICY, earliest, _last_write(fresh, begin), _paths(fresh, free), extra=extra)
+        return CleanPlan(POLICY, earliest, _last_write(fresh, requested_time), _paths(fresh, free), extra=extra)
 
-    planned = schedule(client, Action.CLEAN, plan, control)
-    return None if planned is None else run_clean(client, planned, control)
+    planned = schedule(client, Action.CLEAN, plan, txn_context)
+    return None if planned is None else run_clean(client, planned, txn_context)
 
 
-def run_clean(client: MetaClient, planned: Instant, control: Control) -> Instant:
+def run_clean(client: MetaClient, planned: Instant, txn_context: TxnContext) -> Instant:
     """Carry out a clean that is on the timeline. Files that were reserved since it was planned are left."""
-    with Transaction.resume(client, planned, control) as txn:
-        started = control.clock.now_ms()
+    with Transaction.resume(client, planned, txn_context) as txn:
+        started = txn_context.clock.now_ms()
         plan = txn.snapshot.plan(txn.instant)
         if not isinstance(plan, CleanPlan):
             raise CorruptTable("a clean without a plan", file=txn.snapshot.active.path(planned))
-        with control.lock.hold() as lease:
+        with txn_context.lock.hold() as lease:
             kept = _reserved_since(txn.snapshot.reload(), txn.instant, plan)
             lease.confirm()
         done = [_split(partition, plan, kept) for partition in plan.files]
         paths = [joined(one.partition_path, name) for one in done for name in one.deleted]
         delete_all(txn.snapshot.storage, paths)
         body = CleanMetadata(
-            start_time=txn.begin_time,
-            time_taken_ms=max(0, control.clock.now_ms() - started),
+            start_time=txn.requested_time,
+            time_taken_ms=max(0, txn_context.clock.now_ms() - started),
             total_files_deleted=len(paths),
             earliest_to_retain=plan.earliest_to_retain.time if plan.earliest_to_retain else "",
             last_completed=plan.last_completed,
@@ -167,16 +167,18 @@ def _counting(client: MetaClient, plan: CleanPlan) -> frozenset[File]:
     for partition in plan.files:
         for group in view.file_groups(partition):
             if group.replaced_at is None:
-                piece = _newest(group)
-                found.update((partition, name) for name in {f.name for f in piece.files} - silent_logs(client, piece))
+                file_slice = _newest(group)
+                found.update(
+                    (partition, name) for name in {f.name for f in file_slice.files} - silent_logs(client, file_slice)
+                )
     return frozenset(found)
 
 
 def _newest(group: FileGroup) -> FileSlice:
     """The slice that a snapshot reads: the newest base file and all logs from there on, whatever is planned."""
-    with_base = [place for place, piece in enumerate(group.slices) if piece.base_file is not None]
-    pieces = group.slices[with_base[-1] if with_base else 0 :]
-    return replace(pieces[0], log_files=tuple(log for piece in pieces for log in piece.log_files))
+    with_base = [place for place, file_slice in enumerate(group.slices) if file_slice.base_file is not None]
+    file_slices = group.slices[with_base[-1] if with_base else 0 :]
+    return replace(file_slices[0], log_files=tuple(log for file_slice in file_slices for log in file_slice.log_files))
 
 
 def _split(partition: str, plan: CleanPlan, kept: Collection[File]) -> CleanPartition:
@@ -188,7 +190,7 @@ def _split(partition: str, plan: CleanPlan, kept: Collection[File]) -> CleanPart
 
 
 def _plan(
-    client: MetaClient, begin: str, policy: CleanPolicy, keep: Retention, found: Sequence[Expendable]
+    client: MetaClient, requested_time: str, policy: CleanPolicy, keep: Retention, found: Sequence[Expendable]
 ) -> CleanPlan:
     files: dict[str, list[str]] = {}
     for file in found:
@@ -199,7 +201,7 @@ def _plan(
     if savepoints:
         extra[SAVEPOINTS_KEY] = ",".join(savepoints)
     earliest = _earliest(client, keep.earliest, known)
-    return CleanPlan(policy, earliest, _last_write(client, begin), _paths(client, files), extra=extra)
+    return CleanPlan(policy, earliest, _last_write(client, requested_time), _paths(client, files), extra=extra)
 
 
 def _since(*times: str | None) -> dict[str, str]:
@@ -268,8 +270,8 @@ def _paths(client: MetaClient, files: Mapping[str, Sequence[str]]) -> dict[str, 
     }
 
 
-def _last_write(client: MetaClient, begin: str) -> str:
-    return max((instant.requested_time for instant in client.completed_writes()), default=begin)
+def _last_write(client: MetaClient, requested_time: str) -> str:
+    return max((instant.requested_time for instant in client.completed_writes()), default=requested_time)
 
 
 def _name(path: str) -> str:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from lakebed.config.upkeep_options import CleanOptions, CleanPolicy
 from lakebed.datafile.log_file import open_log_file
-from lakebed.format.log_block import BlockKind, LogBlock
+from lakebed.format.log.block import BlockKind, LogBlock
 from lakebed.model.files import FileGroup, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import Action, Instant
 from lakebed.timeline.clock import comparable, instant_time_before
@@ -80,31 +80,31 @@ def expendable(
 ) -> Iterator[Expendable]:
     """The files of a partition that nothing needs, reserved ones included."""
     for group in view.file_groups(partition):
-        for piece, until in _until(group, view):
-            if until is not None and until < keep.limit and not _is_kept(group, piece, keep):
-                yield from (Expendable(partition, file.name, until) for file in piece.files)
+        for file_slice, until in _until(group, view):
+            if until is not None and until < keep.limit and not _is_kept(group, file_slice, keep):
+                yield from (Expendable(partition, file.name, until) for file in file_slice.files)
             elif covered:
-                yield from _covered_logs(client, piece, covered)
+                yield from _covered_logs(client, file_slice, covered)
     yield from _never_counted(client, view, partition)
 
 
 def _until(group: FileGroup, view: FileSystemView) -> Iterator[tuple[FileSlice, str | None]]:
     """Each slice, newest first, and when the last state that needs it ended: a later base file, or a replacement."""
     until = comparable(group.replaced_at) if group.replaced_at is not None else None
-    for piece in reversed(group.slices):
-        yield piece, until
-        if piece.base_file is not None:
-            begin = piece.base_file.instant_time
-            done = comparable(view.commits.completion_time(begin) or begin)
+    for file_slice in reversed(group.slices):
+        yield file_slice, until
+        if file_slice.base_file is not None:
+            requested_time = file_slice.base_file.requested_time
+            done = comparable(view.commits.completion_time(requested_time) or requested_time)
             until = done if until is None else min(until, done)
 
 
-def _is_kept(group: FileGroup, piece: FileSlice, keep: Retention) -> bool:
+def _is_kept(group: FileGroup, file_slice: FileSlice, keep: Retention) -> bool:
     """Whether the slice is among the versions of its group that stay; a retired group has no versions."""
     if keep.versions is None or group.replaced_at is not None:
         return False
     newest = [item for item in reversed(group.slices) if not item.is_empty][: keep.versions]
-    return piece in newest
+    return file_slice in newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def log_compacted(client: MetaClient, keep: Retention) -> dict[CoveredLog, Cover
     for instant, plan in done:
         for operation in plan.operations:
             names = {_name(path): begin_of(_name(path)) for path in operation.log_files}
-            logs = {name: begin for name, begin in names.items() if begin}
+            logs = {name: requested_time for name, requested_time in names.items() if requested_time}
             group = FileGroupId(operation.partition_path, operation.file_id)
             inputs.setdefault(group, {})[instant.requested_time] = logs
     completed = {instant.requested_time: _done(instant) for instant, _ in done}
@@ -137,9 +137,13 @@ def log_compacted(client: MetaClient, keep: Retention) -> dict[CoveredLog, Cover
         anchors = _anchors({by: set(logs.values()) for by, logs in merged.items()})
         for by, logs in merged.items():
             newest = max(map(comparable, logs.values()), default="")
-            for name, begin in logs.items():
-                doubtful = begin in results or client.is_before_timeline(begin) or client.config.has_shared_logs
-                found[(group, name)] = Covered(by, newest, completed[by], doubtful, anchors.get(begin))
+            for name, requested_time in logs.items():
+                doubtful = (
+                    requested_time in results
+                    or client.is_before_timeline(requested_time)
+                    or client.config.has_shared_logs
+                )
+                found[(group, name)] = Covered(by, newest, completed[by], doubtful, anchors.get(requested_time))
     return found
 
 
@@ -147,35 +151,41 @@ def _anchors(merged: Mapping[str, set[str]]) -> dict[str, str]:
     """The newest write that each log compaction of a group stands for, unless a later one merged its result again."""
     stands: dict[str, str] = {}
     for by in sorted(merged, key=comparable):  # what an earlier one stands for is known by then
-        stands[by] = max((stands.get(begin, begin) for begin in merged[by]), key=comparable, default=by)
+        stands[by] = max(
+            (stands.get(requested_time, requested_time) for requested_time in merged[by]), key=comparable, default=by
+        )
     again = set().union(*merged.values())
     return {newest: by for by, newest in stands.items() if by not in again}
 
 
-def _covered_logs(client: MetaClient, piece: FileSlice, covered: Mapping[CoveredLog, Covered]) -> Iterator[Expendable]:
+def _covered_logs(
+    client: MetaClient, file_slice: FileSlice, covered: Mapping[CoveredLog, Covered]
+) -> Iterator[Expendable]:
     """Logs of a slice that is needed which its log compactions replaced.
 
     Where all that was covered began before the base file did, the covered logs are what tells a reader that the base
     file does not hold them yet. And Hudi takes a merged log in only where it meets a log that it covers: in logs of the
     form that Hudi reads, the one at whose place it stands is left.
     """
-    inline = {log.instant_time for log in piece.log_files if not log.native}
-    for log in piece.log_files:
-        by = covered.get((piece.file_group, log.name))
-        if by is None or (piece.base_file is not None and by.newest <= comparable(piece.base_file.instant_time)):
+    inline = {log.requested_time for log in file_slice.log_files if not log.native}
+    for log in file_slice.log_files:
+        by = covered.get((file_slice.file_group, log.name))
+        if by is None or (
+            file_slice.base_file is not None and by.newest <= comparable(file_slice.base_file.requested_time)
+        ):
             continue
-        covering = [one for one in piece.log_files if one.instant_time == by.by]
+        covering = [one for one in file_slice.log_files if one.requested_time == by.by]
         if by.anchors not in inline and (not by.doubtful or _says_no_more(client, log, covering)):
-            yield Expendable(piece.file_group.partition_path, log.name, by.until)
+            yield Expendable(file_slice.file_group.partition_path, log.name, by.until)
 
 
 def _says_no_more(client: MetaClient, log: LogFile, covering: Sequence[LogFile]) -> bool:
     """Whether the header of the covering log names every write of a log, and none of them is a compaction itself."""
     named = {time for one in covering for block in _blocks(client, one) for time in block.compacted_times}
     return all(
-        set(block.compacted_times) <= named and block.instant_time not in named
+        set(block.compacted_times) <= named and block.requested_time not in named
         if block.compacted_times
-        else block.instant_time in named or not (block.kind.is_data or block.kind is BlockKind.DELETE)
+        else block.requested_time in named or not (block.kind.is_data or block.kind is BlockKind.DELETE)
         for block in _blocks(client, log)
     )
 
@@ -188,7 +198,7 @@ def _never_counted(client: MetaClient, view: FileSystemView, partition: str) -> 
     """Files of attempts that lost, and of writes that were undone."""
     for group in group_files(partition, view.lister.files(partition)).values():
         for file in group.files():
-            if not view.commits.is_named(file) or client.is_undone(file.instant_time):
+            if not view.commits.is_named(file) or client.is_undone(file.requested_time):
                 yield Expendable(partition, file.name, None)
 
 

@@ -14,26 +14,26 @@ from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.model.actions import ClusteringGroup, CommitMetadata, RequestedReplace, WriteStat
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import Action, Instant
-from lakebed.read.shape import shape_of_plan
+from lakebed.read.reader_context import reader_context_of_plan
 from lakebed.runner import Runner
-from lakebed.services.clustering_choice import TARGET_SIZE
 from lakebed.services.clustering_plan import CHILDREN_KEY, CLUSTER, refuse_unclusterable
 from lakebed.services.clustering_rewrite import RewriteTask, rewriting_of
+from lakebed.services.clustering_strategy import TARGET_SIZE
 from lakebed.services.plan_inputs import changes
 from lakebed.services.resize import Resizing
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
+from lakebed.txn.txn_context import TxnContext
 from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import SCHEMA_KEY, table_schema_json
-from lakebed.write.lanes import Lanes
-from lakebed.write.writable import version_report
+from lakebed.write.task.parallelism import Parallelism
+from lakebed.write.write_checks import version_report
 
 
 def run_clustering(
     client: MetaClient,
     planned: Instant,
-    control: Control,
+    txn_context: TxnContext,
     runner: Runner,
     *,
     properties: Mapping[str, str],
@@ -42,7 +42,7 @@ def run_clustering(
     """Carry out a clustering that is on the timeline; the completed replacecommit."""
     if planned.action is not Action.CLUSTERING:
         raise InvalidRequest(f"{planned} is no clustering")
-    with Transaction.resume(client, planned, control, operation=CLUSTER) as txn:
+    with Transaction.resume(client, planned, txn_context, operation=CLUSTER) as txn:
         body = txn.snapshot.plan(txn.instant)
         if not isinstance(body, RequestedReplace) or body.clustering is None:
             raise CorruptTable("a clustering without a plan", file=txn.snapshot.active.path(planned))
@@ -50,20 +50,23 @@ def run_clustering(
         is_resize = any(CHILDREN_KEY in group.extra for group in groups)
         refuse_unclusterable(txn.snapshot, properties, options, is_resize=is_resize)
         known = {**txn.snapshot.config.properties, **properties}
-        resizing = Resizing(txn.snapshot, txn.begin_time, txn.snapshot.active.path(planned), known)
+        resizing = Resizing(txn.snapshot, txn.requested_time, txn.snapshot.active.path(planned), known)
         tasks = _tasks(txn.snapshot, groups, resizing if is_resize else None)
-        lanes = Lanes.of(runner, len(tasks), memory)
-        inputs = {file.instant_time for task in tasks for piece in task.slices for file in piece.files}
-        shape = shape_of_plan(txn.snapshot, txn.begin_time, inputs)
-        rewriting = rewriting_of(txn, shape, options, properties, memory, lanes)
+        parallelism = Parallelism.of(runner, len(tasks), memory)
+        inputs = {file.requested_time for task in tasks for file_slice in task.slices for file in file_slice.files}
+        reader_context = reader_context_of_plan(txn.snapshot, txn.requested_time, inputs)
+        rewriting = rewriting_of(txn, reader_context, options, properties, memory, parallelism)
         stats: dict[str, tuple[WriteStat, ...]] = {}
-        for found in lanes.runner.map(rewriting.run, tasks, label="cluster"):
+        for found in parallelism.runner.map(rewriting.run, tasks, label="cluster"):
             for stat in found:
                 stats[stat.partition_path] = (*stats.get(stat.partition_path, ()), stat)
         replaced: dict[str, tuple[str, ...]] = {}
-        for group in (piece.file_group for task in tasks for piece in task.slices):
+        for group in (file_slice.file_group for task in tasks for file_slice in task.slices):
             replaced[group.partition_path] = (*replaced.get(group.partition_path, ()), group.file_id)
-        extra = {**version_report(shape), SCHEMA_KEY: table_schema_json(shape.schema, txn.snapshot.config.name)}
+        extra = {
+            **version_report(reader_context),
+            SCHEMA_KEY: table_schema_json(reader_context.schema, txn.snapshot.config.name),
+        }
         resizing.save()
         done = txn.commit(CommitMetadata(CLUSTER, stats, extra, replaced_file_ids=replaced))
         resizing.mark()
@@ -81,24 +84,26 @@ def _options(params: Mapping[str, str], properties: Mapping[str, str]) -> Cluste
 def _tasks(snapshot: MetaClient, groups: tuple[ClusteringGroup, ...], resizing: Resizing | None) -> list[RewriteTask]:
     """The groups of a plan whose file groups hold just what they held when it was made."""
     view = FileSystemView.of(snapshot)
-    known = {piece.partition_path for group in groups for piece in group.slices}
-    alive = {piece.file_group: piece for path in sorted(known) for piece in view.slices(path)}
+    known = {file_slice.partition_path for group in groups for file_slice in group.slices}
+    alive = {file_slice.file_group: file_slice for path in sorted(known) for file_slice in view.slices(path)}
     tasks = []
     for number, group in enumerate(groups):
-        partitions = {piece.partition_path for piece in group.slices}
-        now = [alive.get(FileGroupId(piece.partition_path, piece.file_id)) for piece in group.slices]
+        partitions = {file_slice.partition_path for file_slice in group.slices}
+        now = [alive.get(FileGroupId(file_slice.partition_path, file_slice.file_id)) for file_slice in group.slices]
         if resizing is not None:
             taken = resizing.take(group, now)
             if taken is not None:
                 tasks.append(RewriteTask(number, partitions.pop(), *taken))
         elif now and len(partitions) == 1 and _is_as_planned(snapshot, group, now):
-            tasks.append(RewriteTask(number, partitions.pop(), tuple(piece for piece in now if piece is not None)))
+            tasks.append(
+                RewriteTask(number, partitions.pop(), tuple(file_slice for file_slice in now if file_slice is not None))
+            )
     return tasks
 
 
 def _is_as_planned(snapshot: MetaClient, group: ClusteringGroup, now: list[FileSlice | None]) -> bool:
-    for wanted, piece in zip(group.slices, now, strict=True):
+    for wanted, file_slice in zip(group.slices, now, strict=True):
         names = {path.rpartition("/")[2] for path in (wanted.base_file, *wanted.log_files) if path}
-        if piece is None or any(changes(snapshot, piece, names)):
+        if file_slice is None or any(changes(snapshot, file_slice, names)):
             return False
     return True

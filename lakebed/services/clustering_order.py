@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 
 from lakebed.config.clustering_options import Curve
 from lakebed.errors import InvalidRequest
+from lakebed.merge.arrow_numpy import Heads, numbers, valid
 from lakebed.merge.keys import Keys, shared_prefix
-from lakebed.merge.vectors import Heads, numbers, valid
-from lakebed.model.joined import concat_chunks
+from lakebed.model.concat import concat_chunks
 
 SAMPLE_ROWS = 1 << 16
 _MOST_BITS = 12

@@ -13,27 +13,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lakebed.config.clustering_options import SORT_COLUMNS, ClusteringOptions, Curve
-from lakebed.config.options import TableConfig
+from lakebed.config.read_options import TableConfig
 from lakebed.errors import InvalidRequest
 from lakebed.format.hashing_meta import NodeTag, render_child_nodes
 from lakebed.index.options import IndexKind, IndexOptions
-from lakebed.merge.table_shape import LSM_TREE
+from lakebed.merge.reader_context import LSM_TREE
 from lakebed.model.actions import ClusteringGroup, ClusteringPlan, ClusteringSlice, RequestedReplace
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import Action
 from lakebed.model.schema import RECORD_KEY
-from lakebed.read.shape import table_shape
-from lakebed.services.clustering_choice import TARGET_SIZE, PlannedClustering, Resize, is_clustering, params_of, propose
+from lakebed.read.reader_context import reader_context_of
 from lakebed.services.clustering_order import check_sortable
+from lakebed.services.clustering_strategy import (
+    TARGET_SIZE,
+    PlannedClustering,
+    Resize,
+    is_clustering,
+    params_of,
+    propose,
+)
 from lakebed.services.resize_plan import is_resizable, propose_resize
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
 from lakebed.txn.failed_writes import clean_up
 from lakebed.txn.rollback import absolute_path
 from lakebed.txn.transaction import schedule
-from lakebed.write.writable import refuse_unnamed_buckets, refuse_unwritable
+from lakebed.txn.txn_context import TxnContext
+from lakebed.write.write_checks import refuse_unnamed_buckets, refuse_unwritable
 
 CLUSTER = "CLUSTER"
 _RUN = "org.apache.hudi.client.clustering.run.strategy"
@@ -47,12 +54,17 @@ _MB = 1024 * 1024
 
 
 def schedule_clustering(
-    client: MetaClient, control: Control, options: ClusteringOptions, properties: Mapping[str, str], *, force: bool
+    client: MetaClient,
+    txn_context: TxnContext,
+    options: ClusteringOptions,
+    properties: Mapping[str, str],
+    *,
+    force: bool,
 ) -> PlannedClustering:
     """Plan under the table lock and save the plan as requested."""
     refuse_unclusterable(client, properties, options)
-    control.require_metadata_writer(client)
-    client = clean_up(client, control)
+    txn_context.require_metadata_writer(client)
+    client = clean_up(client, txn_context)
     if not force and not is_due(client, options):
         return PlannedClustering()
     decided: list[PlannedClustering] = []
@@ -61,7 +73,7 @@ def schedule_clustering(
         decided.append(_decide(fresh, options, properties))
         return RequestedReplace(CLUSTER, plan_of(fresh, decided[-1], options)) if decided[-1].groups else None
 
-    instant = schedule(client, Action.CLUSTERING, plan, control)
+    instant = schedule(client, Action.CLUSTERING, plan, txn_context)
     return replace(decided[-1], instants=(instant,) if instant is not None else ())
 
 
@@ -105,7 +117,7 @@ def refuse_unclusterable(
     if not is_resize and index.kind is not IndexKind.BUCKET:
         refuse_unnamed_buckets(client, properties)
     refuse_order(config, options.sort_columns, options.curve)
-    check_sortable(options.sort_columns, table_shape(client).schema)
+    check_sortable(options.sort_columns, reader_context_of(client).schema)
 
 
 def refuse_order(config: TableConfig, columns: Sequence[str], curve: Curve) -> None:
@@ -133,29 +145,29 @@ def plan_of(client: MetaClient, planned: PlannedClustering, options: ClusteringO
     return ClusteringPlan(tuple(resized), RESIZE_EXECUTION, {k: v for k, v in params.items() if k != TARGET_SIZE})
 
 
-def _outputs(pieces: Sequence[FileSlice], options: ClusteringOptions) -> int:
+def _outputs(file_slices: Sequence[FileSlice], options: ClusteringOptions) -> int:
     """How many file groups rows will need."""
-    return max(1, -(-sum(piece.size for piece in pieces) // options.target_file_size))
+    return max(1, -(-sum(file_slice.size for file_slice in file_slices) // options.target_file_size))
 
 
 def _kept(change: Resize) -> int:
     return sum(node.tag is NodeTag.REPLACE for node in change.children)
 
 
-def _resize_extra(pieces: Sequence[FileSlice], change: Resize) -> dict[str, str]:
+def _resize_extra(file_slices: Sequence[FileSlice], change: Resize) -> dict[str, str]:
     """What the plan of a resize says of a group."""
     return {
-        PARTITION_KEY: pieces[0].file_group.partition_path,
+        PARTITION_KEY: file_slices[0].file_group.partition_path,
         CHILDREN_KEY: render_child_nodes(change.children),
         SEQUENCE_KEY: str(change.seq_no),
     }
 
 
 def _group(
-    storage: Storage, pieces: Sequence[FileSlice], output_groups: int, extra: Mapping[str, str] | None = None
+    storage: Storage, file_slices: Sequence[FileSlice], output_groups: int, extra: Mapping[str, str] | None = None
 ) -> ClusteringGroup:
-    total = sum(piece.size for piece in pieces)
-    logs = [log for piece in pieces for log in piece.log_files]
+    total = sum(file_slice.size for file_slice in file_slices)
+    logs = [log for file_slice in file_slices for log in file_slice.log_files]
     metrics = {
         "TOTAL_LOG_FILES": float(len(logs)),
         "TOTAL_LOG_FILES_SIZE": float(sum(log.size for log in logs)),
@@ -165,11 +177,11 @@ def _group(
     }
     slices = tuple(
         ClusteringSlice(
-            piece.file_group.partition_path,
-            piece.file_group.file_id,
-            absolute_path(storage, piece.base_file.path) if piece.base_file else None,
-            tuple(absolute_path(storage, log.path) for log in piece.log_files),
+            file_slice.file_group.partition_path,
+            file_slice.file_group.file_id,
+            absolute_path(storage, file_slice.base_file.path) if file_slice.base_file else None,
+            tuple(absolute_path(storage, log.path) for log in file_slice.log_files),
         )
-        for piece in pieces
+        for file_slice in file_slices
     )
     return ClusteringGroup(slices, output_groups, metrics, extra or {})

@@ -20,19 +20,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.config.clustering_options import ClusteringOptions
-from lakebed.config.options import ReadOptions
+from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.base_file import open_base_file
 from lakebed.datafile.writers import BaseFileWriter, FileSchema, RollingBaseWriter, WriteTarget, without_place
 from lakebed.format.names import MarkerType
 from lakebed.index.consistent_ring import Buckets
+from lakebed.merge.arrow_numpy import Ints, bool_array, truths
 from lakebed.merge.file_group_reader import FileGroupReader, merge_share
+from lakebed.merge.reader_context import LSM_TREE, ReaderContext, ReadSplit
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import RUN_OVERHEAD, SMALLEST_WINDOW, open_sources, work_share
 from lakebed.merge.spill import Spill, mixed_batches
-from lakebed.merge.table_shape import LSM_TREE, ReadSplit, TableShape
-from lakebed.merge.vectors import Ints, bool_array, truths
 from lakebed.merge.window import RunFacts
 from lakebed.merge.window_merge import order_of
 from lakebed.merge.windows import windows
@@ -43,8 +43,8 @@ from lakebed.model.schema import RECORD_KEY, without_meta_fields
 from lakebed.services.clustering_order import RowOrdering, with_keys
 from lakebed.services.resize import BucketOutputs
 from lakebed.txn.transaction import Transaction
-from lakebed.write.lanes import LEAST_SHARE, Lanes
-from lakebed.write.marked import attempt_token, marking
+from lakebed.write.task.marking_storage import attempt_token, marking
+from lakebed.write.task.parallelism import LEAST_SHARE, Parallelism
 
 SORT_KEY = "_lakebed_sort_key"
 
@@ -62,35 +62,35 @@ class RewriteTask:
 
 def rewriting_of(
     txn: Transaction,
-    shape: TableShape,
+    reader_context: ReaderContext,
     options: ClusteringOptions,
     properties: Mapping[str, str],
     memory: int,
-    lanes: Lanes,
+    parallelism: Parallelism,
 ) -> Rewriting:
     """What all tasks of a run share: a quarter of the memory to read slices, a quarter to sort or merge them, an eighth
     for a row group, and as much again while it is encoded.
     """
     config = txn.snapshot.config
-    share = max(4 * LEAST_SHARE, memory // lanes.count)
+    share = max(4 * LEAST_SHARE, memory // parallelism.count)
     chosen = WriteOptions.from_properties(properties)
-    wanted = without_place(shape.schema)
-    ordered = bool(options.sort_columns) and shape.layout != LSM_TREE
+    wanted = without_place(reader_context.schema)
+    ordered = bool(options.sort_columns) and reader_context.layout != LSM_TREE
     return Rewriting(
-        FileGroupReader(txn.snapshot.storage, shape, ReadOptions(memory=share // 4), wanted),
+        FileGroupReader(txn.snapshot.storage, reader_context, ReadOptions(memory=share // 4), wanted),
         FileSchema.of_table(
-            without_meta_fields(shape.schema),
+            without_meta_fields(reader_context.schema),
             config.name,
-            operation=OPERATION_FIELD in shape.schema.names,
-            version=shape.schema_id,
+            operation=OPERATION_FIELD in reader_context.schema.names,
+            version=reader_context.schema_id,
         ),
         replace(
             chosen,
             max_file_size=options.target_file_size,
-            write_buffer=lanes.write_buffer(chosen, share // 16, txn.snapshot.storage),
+            write_buffer=parallelism.write_buffer(chosen, share // 16, txn.snapshot.storage),
             row_group_size=min(chosen.row_group_size, share // 8),
         ),
-        txn.begin_time,
+        txn.requested_time,
         RowOrdering(options.sort_columns, options.curve) if ordered else None,
         bloom_filter="BLOOM" in (config.index_type or ""),
         populate_meta_fields=config.populate_meta_fields,
@@ -105,7 +105,7 @@ class Rewriting:
     reader: FileGroupReader
     schema: FileSchema
     options: WriteOptions
-    begin_time: str
+    requested_time: str
     ordering: RowOrdering | None
     bloom_filter: bool
     populate_meta_fields: bool
@@ -113,7 +113,7 @@ class Rewriting:
 
     def run(self, task: RewriteTask) -> list[WriteStat]:
         """Rewrite one group; what was written."""
-        is_lsm = self.reader.shape.layout == LSM_TREE
+        is_lsm = self.reader.reader_context.layout == LSM_TREE
         if task.buckets is None:
             outputs: _Outputs | BucketOutputs = _Outputs(self, task, is_sorted=is_lsm)
         else:
@@ -146,15 +146,15 @@ class Rewriting:
 
     def _repeats_keys(self, task: RewriteTask) -> bool:
         """Whether a key stands twice in the old buckets: only base files without the mark can repeat one."""
-        for piece in task.slices:
-            if piece.base_file is None:
+        for file_slice in task.slices:
+            if file_slice.base_file is None:
                 continue
-            with open_base_file(self.reader.storage, piece.base_file) as source:
+            with open_base_file(self.reader.storage, file_slice.base_file) as source:
                 if source.is_sorted:
                     continue
             keys = replace(self, reader=replace(self.reader, schema=pa.schema([self.reader.schema.field(RECORD_KEY)])))
             last = None
-            for batch in keys._by_key(replace(task, slices=(piece,))):
+            for batch in keys._by_key(replace(task, slices=(file_slice,))):
                 column = batch.column(RECORD_KEY)
                 if not batch.num_rows:
                     continue
@@ -167,22 +167,24 @@ class Rewriting:
         return False
 
     def _as_they_are(self, task: RewriteTask) -> Iterator[pa.RecordBatch]:
-        for piece in task.slices:
-            yield from self.reader.read(ReadSplit(piece))
+        for file_slice in task.slices:
+            yield from self.reader.read(ReadSplit(file_slice))
 
     def _by_columns(self, task: RewriteTask) -> Iterator[pa.RecordBatch]:
         """All rows by their sort keys; slices are read one after the other."""
         assert self.ordering is not None
-        sorted_by = pa.schema([self.reader.shape.schema.field(name) for name in self.ordering.columns])
+        sorted_by = pa.schema([self.reader.reader_context.schema.field(name) for name in self.ordering.columns])
         narrow = replace(self.reader, schema=sorted_by)
-        ordering = self.ordering.learned(batch for piece in task.slices for batch in narrow.read(ReadSplit(piece)))
+        ordering = self.ordering.learned(
+            batch for file_slice in task.slices for batch in narrow.read(ReadSplit(file_slice))
+        )
 
-        def opened(piece: FileSlice, rows: int) -> Iterator[pa.RecordBatch]:
-            return with_keys(_rows(self.reader, piece, rows), ordering, SORT_KEY)
+        def opened(file_slice: FileSlice, rows: int) -> Iterator[pa.RecordBatch]:
+            return with_keys(_rows(self.reader, file_slice, rows), ordering, SORT_KEY)
 
         runs = [
-            Run(age, is_sorted=False, open=partial(opened, piece), label=str(piece.file_group))
-            for age, piece in enumerate(task.slices, 1)
+            Run(age, is_sorted=False, open=partial(opened, file_slice), label=str(file_slice.file_group))
+            for age, file_slice in enumerate(task.slices, 1)
         ]
         schema = self.reader.schema.append(pa.field(SORT_KEY, pa.binary()))
         for batch in _merged(runs, MergeRule(key=SORT_KEY), schema, self.memory):
@@ -191,18 +193,18 @@ class Rewriting:
     def _by_key(self, task: RewriteTask) -> Iterator[pa.RecordBatch]:
         """All rows by record key, from all slices at once."""
         reader = self.reader.with_share(len(task.slices))
-        runs = [self._run(reader, age, piece) for age, piece in enumerate(task.slices, 1)]
+        runs = [self._run(reader, age, file_slice) for age, file_slice in enumerate(task.slices, 1)]
         memory = merge_share(2 * self.memory, len(runs))
         at_once = max(2, self.memory // RUN_OVERHEAD)
         if len(runs) > at_once:
             memory = min(memory, 2 * SMALLEST_WINDOW * (at_once + 1))  # more than so many are merged in passes
         return _merged(runs, MergeRule(key=RECORD_KEY), self.reader.schema, memory)
 
-    def _run(self, reader: FileGroupReader, age: int, piece: FileSlice) -> Run:
+    def _run(self, reader: FileGroupReader, age: int, file_slice: FileSlice) -> Run:
         """A slice as one run of a merge by key. A base file without the mark may repeat keys, also below logs."""
-        opened, base = partial(_rows, reader, piece), piece.base_file
+        opened, base = partial(_rows, reader, file_slice), file_slice.base_file
         if base is None:
-            return Run(age, is_sorted=True, open=opened, label=str(piece.file_group))
+            return Run(age, is_sorted=True, open=opened, label=str(file_slice.file_group))
         with open_base_file(reader.storage, base) as source:
             is_sorted, row_bytes = source.is_sorted, source.row_bytes(reader.schema.names)
         return Run(age, is_sorted, opened, row_bytes=row_bytes, label=base.path)
@@ -210,8 +212,8 @@ class Rewriting:
     def open_output(self, task: RewriteTask, layer: int, is_sorted: bool, file_id: str) -> BaseFileWriter:
         group = FileGroupId(task.partition_path, file_id)
         return BaseFileWriter(
-            marking(self.reader.storage, self.begin_time, MarkerType.CREATE),
-            WriteTarget(group, self.begin_time, attempt_token(task.number, layer)),
+            marking(self.reader.storage, self.requested_time, MarkerType.CREATE),
+            WriteTarget(group, self.requested_time, attempt_token(task.number, layer)),
             self.schema,
             self.options,
             is_sorted=is_sorted,
@@ -220,9 +222,9 @@ class Rewriting:
         )
 
 
-def _rows(reader: FileGroupReader, piece: FileSlice, rows: int) -> Iterator[pa.RecordBatch]:
+def _rows(reader: FileGroupReader, file_slice: FileSlice, rows: int) -> Iterator[pa.RecordBatch]:
     fitted = replace(reader, options=replace(reader.options, batch_rows=min(rows, reader.options.batch_rows)))
-    return fitted.read(ReadSplit(piece))
+    return fitted.read(ReadSplit(file_slice))
 
 
 def _merged(runs: list[Run], rule: MergeRule, schema: pa.Schema, memory: int) -> Iterator[pa.RecordBatch]:

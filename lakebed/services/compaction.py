@@ -17,20 +17,20 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from lakebed.config.options import ReadOptions
+from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.parquet_metadata import Footers
 from lakebed.datafile.writers import STATES_UNIQUE, BaseFileWriter, FileSchema, WriteTarget, without_place
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.format.names import MarkerType, parse_base_file
 from lakebed.merge.file_group_reader import FileGroupReader
-from lakebed.merge.table_shape import LSM_TREE, ReadSplit, TableShape
+from lakebed.merge.reader_context import LSM_TREE, ReaderContext, ReadSplit
 from lakebed.model.actions import CommitMetadata, CompactionPlan, WriteStat
 from lakebed.model.files import FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import Action, Instant
 from lakebed.model.schema import OPERATION as OPERATION_FIELD
 from lakebed.model.schema import without_meta_fields
-from lakebed.read.shape import shape_of_plan
+from lakebed.read.reader_context import reader_context_of_plan
 from lakebed.runner import LocalRunner, Runner
 from lakebed.services.compaction_plan import full_plan
 from lakebed.services.compaction_strategy import FULL, LOG
@@ -38,13 +38,13 @@ from lakebed.services.log_compaction import MergeLogs
 from lakebed.services.plan_inputs import PlanInputs
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
+from lakebed.txn.txn_context import TxnContext
 from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import SCHEMA_KEY, table_schema_json
-from lakebed.write.lanes import LEAST_SHARE, Lanes
-from lakebed.write.marked import attempt_token, marking
-from lakebed.write.writable import version_report
+from lakebed.write.task.marking_storage import attempt_token, marking
+from lakebed.write.task.parallelism import LEAST_SHARE, Parallelism
+from lakebed.write.write_checks import version_report
 
 __all__ = ["full_plan", "run_compaction"]
 
@@ -57,7 +57,7 @@ OPERATIONS = {Action.COMPACTION: "COMPACT", Action.LOG_COMPACTION: "LOG_COMPACT"
 def run_compaction(
     client: MetaClient,
     planned: Instant,
-    control: Control,
+    txn_context: TxnContext,
     runner: Runner,
     *,
     options: WriteOptions | None = None,
@@ -67,16 +67,16 @@ def run_compaction(
     operation = OPERATIONS.get(planned.action)
     if operation is None:
         raise InvalidRequest(f"{planned} is no compaction")
-    with Transaction.resume(client, planned, control, operation=operation) as txn:
+    with Transaction.resume(client, planned, txn_context, operation=operation) as txn:
         plan = txn.snapshot.plan(txn.instant)
         if not isinstance(plan, CompactionPlan):
             raise CorruptTable("a compaction without a plan", file=txn.snapshot.active.path(planned))
         tasks = _tasks(txn.snapshot, planned, plan)
         most = max(1, memory // DECENT_SHARE) if isinstance(runner, LocalRunner) else len(tasks)
-        lanes = Lanes.of(runner, min(len(tasks), most), memory)
-        shape = shape_of_plan(txn.snapshot, txn.begin_time, _input_times(tasks))
-        merging = _merging(txn, shape, options, memory, lanes)
-        found = [stat for stats in lanes.runner.map(merging.run, tasks, label="compact") for stat in stats]
+        parallelism = Parallelism.of(runner, min(len(tasks), most), memory)
+        reader_context = reader_context_of_plan(txn.snapshot, txn.requested_time, _input_times(tasks))
+        merging = _merging(txn, reader_context, options, memory, parallelism)
+        found = [stat for stats in parallelism.runner.map(merging.run, tasks, label="compact") for stat in stats]
         kinds = {FileGroupId(one.partition_path, one.file_id): one.kind for one in plan.operations}
         overtaken = _overtaken(txn) if LOG in kinds.values() else frozenset()
         by_partition: dict[str, tuple[WriteStat, ...]] = {}
@@ -84,7 +84,10 @@ def run_compaction(
             group = FileGroupId(stat.partition_path, stat.file_id)
             if kinds[group] == FULL or group not in overtaken:
                 by_partition[stat.partition_path] = (*by_partition.get(stat.partition_path, ()), stat)
-        extra = {**version_report(shape), SCHEMA_KEY: table_schema_json(shape.schema, txn.snapshot.config.name)}
+        extra = {
+            **version_report(reader_context),
+            SCHEMA_KEY: table_schema_json(reader_context.schema, txn.snapshot.config.name),
+        }
         return txn.commit(CommitMetadata(operation, by_partition, extra, compacted=True))
 
 
@@ -92,29 +95,29 @@ def _tasks(snapshot: MetaClient, planned: Instant, plan: CompactionPlan) -> list
     """What there is to do of a plan; groups whose files are gone, and which nobody needs, are left out with a word."""
     files = PlanInputs(snapshot, FileSystemView.of(snapshot))
     slices = [files.slice_of(operation) for operation in plan.operations]
-    both = [(operation, piece) for operation, piece in zip(plan.operations, slices, strict=True)]
-    left = [FileGroupId(one.partition_path, one.file_id) for one, piece in both if piece is None]
+    both = [(operation, file_slice) for operation, file_slice in zip(plan.operations, slices, strict=True)]
+    left = [FileGroupId(one.partition_path, one.file_id) for one, file_slice in both if file_slice is None]
     if left:
         what = f"the {planned.action} {planned.requested_time} leaves out {len(left)} file groups, such as {left[0]}"
         warnings.warn(
             f"{what}: files that it was to merge are gone, and no state needs them", UserWarning, stacklevel=4
         )
     return [
-        _Task(number, one.kind, piece, files.logs_of(one) if one.kind == LOG else ())
-        for number, (one, piece) in enumerate(both)
-        if piece is not None
+        _Task(number, one.kind, file_slice, files.logs_of(one) if one.kind == LOG else ())
+        for number, (one, file_slice) in enumerate(both)
+        if file_slice is not None
     ]
 
 
 def _overtaken(txn: Transaction) -> frozenset[FileGroupId]:
     """Groups that a full compaction planned after this one takes, be it done or not."""
-    now, begin = txn.snapshot.reload(), comparable(txn.begin_time)
+    now, requested_time = txn.snapshot.reload(), comparable(txn.requested_time)
     found: set[FileGroupId] = set()
     for instant, plan in now.pending_compactions():
-        if comparable(instant.requested_time) > begin:
+        if comparable(instant.requested_time) > requested_time:
             found.update(FileGroupId(one.partition_path, one.file_id) for one in plan.operations if one.kind == FULL)
     for instant in now.completed_writes():
-        body = now.body(instant) if comparable(instant.requested_time) > begin else None
+        body = now.body(instant) if comparable(instant.requested_time) > requested_time else None
         if isinstance(body, CommitMetadata) and body.compacted:
             stats = (stat for stats in body.stats.values() for stat in stats)
             made = (stat for stat in stats if parse_base_file((stat.path or "").rpartition("/")[2]) is not None)
@@ -123,28 +126,32 @@ def _overtaken(txn: Transaction) -> frozenset[FileGroupId]:
 
 
 def _input_times(tasks: Iterable[_Task]) -> set[str]:
-    return {file.instant_time for task in tasks for file in task.slice.files}
+    return {file.requested_time for task in tasks for file in task.slice.files}
 
 
-def _merging(txn: Transaction, shape: TableShape, options: WriteOptions | None, memory: int, lanes: Lanes) -> _Merging:
+def _merging(
+    txn: Transaction, reader_context: ReaderContext, options: WriteOptions | None, memory: int, parallelism: Parallelism
+) -> _Merging:
     """What all tasks of a run share: three eighths of the memory to read and merge, a sixteenth for rows that wait,
     an eighth for a row group, and as much again while it is encoded.
     """
     config = txn.snapshot.config
-    own = without_meta_fields(shape.schema)
-    share = max(2 * LEAST_SHARE, memory // lanes.count)
+    own = without_meta_fields(reader_context.schema)
+    share = max(2 * LEAST_SHARE, memory // parallelism.count)
     chosen = options or WriteOptions.from_properties(config.properties)
-    wanted = without_place(shape.schema)
+    wanted = without_place(reader_context.schema)
     return _Merging(
-        FileGroupReader(txn.snapshot.storage, shape, ReadOptions(memory=share * 3 // 8), wanted, encoded=True),
-        FileSchema.of_table(own, config.name, operation=OPERATION_FIELD in shape.schema.names, version=shape.schema_id),
+        FileGroupReader(txn.snapshot.storage, reader_context, ReadOptions(memory=share * 3 // 8), wanted, encoded=True),
+        FileSchema.of_table(
+            own, config.name, operation=OPERATION_FIELD in reader_context.schema.names, version=reader_context.schema_id
+        ),
         replace(
             chosen,
-            write_buffer=lanes.write_buffer(chosen, share // 16, txn.snapshot.storage),
+            write_buffer=parallelism.write_buffer(chosen, share // 16, txn.snapshot.storage),
             row_group_size=min(chosen.row_group_size, share // 8),
             log_block_max_size=min(chosen.log_block_max_size, share // 4),
         ),
-        txn.begin_time,
+        txn.requested_time,
         populate_meta_fields=config.populate_meta_fields,
         bloom_filter="BLOOM" in (config.index_type or ""),
         native_logs=config.version.has_native_logs,
@@ -168,7 +175,7 @@ class _Merging:
     reader: FileGroupReader
     schema: FileSchema
     options: WriteOptions
-    begin_time: str
+    requested_time: str
     populate_meta_fields: bool = True
     bloom_filter: bool = False
     native_logs: bool = True
@@ -177,21 +184,21 @@ class _Merging:
         """Merge one file group; what was written."""
         if task.kind == LOG:
             merge = MergeLogs(
-                self.reader, self.schema, self.options, self.begin_time, self.native_logs, self.populate_meta_fields
+                self.reader, self.schema, self.options, self.requested_time, self.native_logs, self.populate_meta_fields
             )
             return merge.run(task.number, task.slice, task.known)
         return [self._full(task.number, task.slice)]
 
-    def _full(self, number: int, piece: FileSlice) -> WriteStat:
-        base = piece.base_file
+    def _full(self, number: int, file_slice: FileSlice) -> WriteStat:
+        base = file_slice.base_file
         target = WriteTarget(
-            piece.file_group, self.begin_time, attempt_token(number), base.instant_time if base else None
+            file_slice.file_group, self.requested_time, attempt_token(number), base.requested_time if base else None
         )
-        is_sorted = self.reader.shape.layout == LSM_TREE
+        is_sorted = self.reader.reader_context.layout == LSM_TREE
         footers: Footers = {}
         repeats = base is not None and self.reader.may_repeat_keys(base, footers)
         with BaseFileWriter(
-            marking(self.reader.storage, self.begin_time, MarkerType.MERGE if base else MarkerType.CREATE),
+            marking(self.reader.storage, self.requested_time, MarkerType.MERGE if base else MarkerType.CREATE),
             target,
             self.schema,
             self.options,
@@ -201,10 +208,10 @@ class _Merging:
             may_repeat=repeats,
             footer=None if is_sorted or repeats else STATES_UNIQUE,
         ) as writer:
-            for batch in self.reader.read(ReadSplit(piece), footers=footers):
+            for batch in self.reader.read(ReadSplit(file_slice), footers=footers):
                 writer.write(batch)
             return replace(
                 writer.close().stat,
-                total_log_files_compacted=len(piece.log_files),
-                total_log_size_compacted=sum(log.size for log in piece.log_files),
+                total_log_files_compacted=len(file_slice.log_files),
+                total_log_size_compacted=sum(log.size for log in file_slice.log_files),
             )

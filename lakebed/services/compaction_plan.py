@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from lakebed.config.compaction_options import CompactionOptions, Strategy
-from lakebed.config.options import ReadOptions, TableConfig
+from lakebed.config.read_options import ReadOptions, TableConfig
 from lakebed.errors import InvalidRequest
 from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.record_merger import why_not_among_logs
 from lakebed.model.actions import CommitMetadata, CompactionOperation, CompactionPlan
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import Action, Instant
-from lakebed.read.shape import table_shape
+from lakebed.read.reader_context import reader_context_of
 from lakebed.runner import LocalRunner
 from lakebed.services.compaction_strategy import (
     FULL,
@@ -41,9 +41,9 @@ from lakebed.services.log_compaction import EXECUTION, live_logs, oldest_pending
 from lakebed.services.reserved import CLUSTER, Planned, Reserved
 from lakebed.timeline.clock import Clock, comparable, instant_time_now, ms_of_instant_time
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
 from lakebed.txn.failed_writes import clean_up
 from lakebed.txn.transaction import schedule
+from lakebed.txn.txn_context import TxnContext
 from lakebed.view.file_system_view import FileSystemView
 
 _MB = 1024 * 1024
@@ -65,19 +65,19 @@ class PlannedCompaction:
 
 
 def schedule_compaction(
-    client: MetaClient, control: Control, strategy: Strategy, options: CompactionOptions, *, force: bool
+    client: MetaClient, txn_context: TxnContext, strategy: Strategy, options: CompactionOptions, *, force: bool
 ) -> PlannedCompaction:
     """Plan under the table lock and save the plan, or both of them, as requested."""
     refuse_uncompactable(client.config)
-    control.require_metadata_writer(client)
-    client = clean_up(client, control)
-    if not force and not is_due(since_last(client, control.clock), options):
+    txn_context.require_metadata_writer(client)
+    client = clean_up(client, txn_context)
+    if not force and not is_due(since_last(client, txn_context.clock), options):
         return PlannedCompaction()
     one_plan = client.config.version.has_native_logs and strategy is Strategy.HYBRID
     decided: dict[str, tuple[Decision, ...]] = {}
 
-    def plan(wanted: tuple[str, ...], fresh: MetaClient, begin: str) -> CompactionPlan | None:
-        proposal = propose(fresh, strategy, options, begin)
+    def plan(wanted: tuple[str, ...], fresh: MetaClient, requested_time: str) -> CompactionPlan | None:
+        proposal = propose(fresh, strategy, options, requested_time)
         decided.setdefault("first", proposal.decisions)
         return proposal.plan(wanted)
 
@@ -87,7 +87,7 @@ def schedule_compaction(
     instants: list[Instant] = []
     for wanted in kinds:
         action = Action.LOG_COMPACTION if wanted == (LOG,) else Action.COMPACTION
-        found = schedule(client, action, partial(plan, wanted), control)
+        found = schedule(client, action, partial(plan, wanted), txn_context)
         if found is not None:
             instants.append(found)
     return PlannedCompaction(decided.get("first", ()), tuple(instants))
@@ -163,25 +163,25 @@ class Proposal:
         return CompactionPlan(operations, strategy=strategy, preserve_metadata=True)
 
 
-def propose(client: MetaClient, strategy: Strategy, options: CompactionOptions, begin: str) -> Proposal:
+def propose(client: MetaClient, strategy: Strategy, options: CompactionOptions, requested_time: str) -> Proposal:
     """What the strategy makes of the table as it is now."""
     reserved = Reserved.of(client)
-    shape = table_shape(client)
-    reader = FileGroupReader(client.storage, shape, ReadOptions(), shape.schema)
-    pending = oldest_pending(client, begin) if strategy is not Strategy.FULL else None
-    blocked = why_not_among_logs([], shape.rule)
+    reader_context = reader_context_of(client)
+    reader = FileGroupReader(client.storage, reader_context, ReadOptions(), reader_context.schema)
+    pending = oldest_pending(client, requested_time) if strategy is not Strategy.FULL else None
+    blocked = why_not_among_logs([], reader_context.rule)
     if not client.config.version.has_native_logs and pending is not None:
         blocked = blocked or f"the write {pending} is under way"
     unfit: dict[FileGroupId, str | None] = {}
-    pieces: list[FileSlice] = []
-    for piece in _slices_with_logs(client):
-        found, unfit[piece.file_group] = reserved.plannable(client, piece)
-        pieces.append(found)
+    file_slices: list[FileSlice] = []
+    for file_slice in _slices_with_logs(client):
+        found, unfit[file_slice.file_group] = reserved.plannable(client, file_slice)
+        file_slices.append(found)
 
-    def state_of(piece: FileSlice, logs: tuple[LogState, ...], planned: _Planned) -> GroupState:
-        base = piece.base_file
+    def state_of(file_slice: FileSlice, logs: tuple[LogState, ...], planned: _Planned) -> GroupState:
+        base = file_slice.base_file
         return GroupState(
-            piece.file_group,
+            file_slice.file_group,
             base.size if base else 0,
             logs,
             has_base=base is not None,
@@ -190,20 +190,20 @@ def propose(client: MetaClient, strategy: Strategy, options: CompactionOptions, 
             ends_newest=not client.config.version.has_native_logs,
         )
 
-    def decided(piece: FileSlice) -> Decision:
-        deltas, group = _deltas(piece), piece.file_group
+    def decided(file_slice: FileSlice) -> Decision:
+        deltas, group = _deltas(file_slice), file_slice.file_group
         planned = _Planned.of(reserved.plans.get(group, ()), unfit[group])
-        found = decide(state_of(piece, deltas, planned), strategy, options)
+        found = decide(state_of(file_slice, deltas, planned), strategy, options)
         if strategy is Strategy.FULL or (found.kind is None and len(deltas) < options.log_threshold):
             return found  # names and sizes say it all: among fewer logs there is no more reason to do something
-        logs = live_logs(reader, piece, planned=planned.taken, opened=planned.opened, pending=pending)
-        return decide(state_of(piece, logs, planned), strategy, options)
+        logs = live_logs(reader, file_slice, planned=planned.taken, opened=planned.opened, pending=pending)
+        return decide(state_of(file_slice, logs, planned), strategy, options)
 
-    decisions = list(LocalRunner().map(decided, pieces, label="plan"))
+    decisions = list(LocalRunner().map(decided, file_slices, label="plan"))
     chosen = select(decisions, options)
     taken = {one.group for one in chosen}
     waiting = [_postponed(one) for one in decisions if one.group not in taken]
-    return Proposal((*chosen, *waiting), {piece.file_group: piece for piece in pieces})
+    return Proposal((*chosen, *waiting), {file_slice.file_group: file_slice for file_slice in file_slices})
 
 
 def _postponed(decision: Decision) -> Decision:
@@ -221,11 +221,11 @@ def _postponed(decision: Decision) -> Decision:
     )
 
 
-def _deltas(piece: FileSlice) -> tuple[LogState, ...]:
+def _deltas(file_slice: FileSlice) -> tuple[LogState, ...]:
     """The logs of a slice by the write that brought them, from names and sizes alone."""
     by_instant: dict[str, list[tuple[str, int]]] = {}
-    for log in piece.log_files:
-        by_instant.setdefault(log.instant_time, []).append((log.name, log.size))
+    for log in file_slice.log_files:
+        by_instant.setdefault(log.requested_time, []).append((log.name, log.size))
     return tuple(
         LogState(instant, sum(size for _, size in files), tuple(name for name, _ in files))
         for instant, files in by_instant.items()
@@ -262,36 +262,42 @@ class _Planned:
 def full_plan(client: MetaClient, wanted: Callable[[FileSlice], bool]) -> CompactionPlan | None:
     """A plan to compact the slices that are wanted and have logs; None when there are none."""
     reserved = Reserved.of(client)
-    found = (reserved.plannable(client, piece) for piece in _slices_with_logs(client) if wanted(piece))
-    operations = tuple(_full_operation(piece) for piece, unfit in found if unfit is None and piece.log_files)
+    found = (reserved.plannable(client, file_slice) for file_slice in _slices_with_logs(client) if wanted(file_slice))
+    operations = tuple(
+        _full_operation(file_slice) for file_slice, unfit in found if unfit is None and file_slice.log_files
+    )
     return CompactionPlan(operations, preserve_metadata=True) if operations else None
 
 
-def _operation_of(piece: FileSlice, decision: Decision) -> CompactionOperation:
+def _operation_of(file_slice: FileSlice, decision: Decision) -> CompactionOperation:
     if decision.kind == FULL:
-        return _full_operation(piece)
+        return _full_operation(file_slice)
     names = {name for log in decision.logs for name in log.files}
-    chosen = [log for log in piece.log_files if log.name in names]
+    chosen = [log for log in file_slice.log_files if log.name in names]
     taken = sum(log.size for log in chosen)
-    return _operation(piece, tuple(log.name for log in chosen), taken, taken, taken, LOG)
+    return _operation(file_slice, tuple(log.name for log in chosen), taken, taken, taken, LOG)
 
 
 def _slices_with_logs(client: MetaClient) -> Iterator[FileSlice]:
     view = FileSystemView.of(client)
-    return (piece for partition in view.partitions() for piece in view.slices(partition) if piece.log_files)
+    return (
+        file_slice for partition in view.partitions() for file_slice in view.slices(partition) if file_slice.log_files
+    )
 
 
-def _full_operation(piece: FileSlice) -> CompactionOperation:
+def _full_operation(file_slice: FileSlice) -> CompactionOperation:
     """All logs of the slice, those included that a log compaction merged: readers of the plan decide what counts."""
-    log_bytes = sum(log.size for log in piece.log_files)
-    written = piece.base_file.size if piece.base_file else log_bytes
-    return _operation(piece, tuple(log.name for log in piece.log_files), log_bytes, piece.size, written, FULL)
+    log_bytes = sum(log.size for log in file_slice.log_files)
+    written = file_slice.base_file.size if file_slice.base_file else log_bytes
+    return _operation(
+        file_slice, tuple(log.name for log in file_slice.log_files), log_bytes, file_slice.size, written, FULL
+    )
 
 
 def _operation(
-    piece: FileSlice, logs: tuple[str, ...], log_bytes: int, read: int, written: int, kind: str
+    file_slice: FileSlice, logs: tuple[str, ...], log_bytes: int, read: int, written: int, kind: str
 ) -> CompactionOperation:
-    group, base = piece.file_group, piece.base_file
+    group, base = file_slice.file_group, file_slice.base_file
     metrics = {
         "TOTAL_LOG_FILES": float(len(logs)),
         "TOTAL_LOG_FILES_SIZE": float(log_bytes),
@@ -301,5 +307,5 @@ def _operation(
     }
     base_name = base.name if base else None
     return CompactionOperation(
-        group.partition_path, group.file_id, piece.base_instant_time, base_name, logs, metrics, kind
+        group.partition_path, group.file_id, file_slice.base_instant_time, base_name, logs, metrics, kind
     )

@@ -53,7 +53,7 @@ def is_due(since: SinceLast, options: CompactionOptions) -> bool:
 class LogState:
     """What one delta added to a file group and is still merged by readers. `stays` says why it must be left alone."""
 
-    instant_time: str
+    requested_time: str
     size: int
     files: tuple[str, ...] = ()
     stays: str | None = None

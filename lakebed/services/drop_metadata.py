@@ -15,8 +15,8 @@ from lakebed.format.names import INDEX_DEFS_FILE, METADATA_DIR
 from lakebed.storage.storage import folders_below
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.table_properties import update_properties
-from lakebed.txn.control import Control
 from lakebed.txn.rollback import delete_all
+from lakebed.txn.txn_context import TxnContext
 
 PARTITIONS = "hoodie.table.metadata.partitions"
 INFLIGHT = "hoodie.table.metadata.partitions.inflight"
@@ -33,12 +33,12 @@ def _has_metadata(client: MetaClient) -> bool:
     return bool(client.config.metadata_partitions or client.config.metadata_partitions_inflight)
 
 
-def remove_metadata(client: MetaClient, control: Control) -> MetaClient:
+def remove_metadata(client: MetaClient, txn_context: TxnContext) -> MetaClient:
     """Remove the metadata table; the table as it is then."""
     storage = client.storage
     if not (_has_metadata(client) or is_half_dropped(client)):
         return client
-    with control.lock.hold() as lease:
+    with txn_context.lock.hold() as lease:
         fresh = client.reload()
         if not is_half_dropped(fresh) and not (_has_metadata(client) and _has_metadata(fresh)):
             return fresh  # another was faster; a metadata table that was built since is not the one to remove

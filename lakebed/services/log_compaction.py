@@ -35,8 +35,8 @@ from lakebed.model.instant import Action
 from lakebed.services.compaction_strategy import LogState
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.write.marked import attempt_token, marking
-from lakebed.write.stamp import log_rows
+from lakebed.write.task.marking_storage import attempt_token, marking
+from lakebed.write.task.meta_columns import log_rows
 
 EXECUTION = "org.apache.hudi.table.action.compact.LogCompactionExecutionHelper"
 """What Hudi's plans of log compactions name as their strategy."""
@@ -56,7 +56,7 @@ def oldest_pending(client: MetaClient, own_begin: str) -> str | None:
 
 
 def live_logs(
-    reader: FileGroupReader, piece: FileSlice, *, planned: Iterable[str], opened: str | None, pending: str | None
+    reader: FileGroupReader, file_slice: FileSlice, *, planned: Iterable[str], opened: str | None, pending: str | None
 ) -> tuple[LogState, ...]:
     """The deltas of a slice that readers merge, oldest first, each with the reason why it must stay, if there is one.
 
@@ -64,13 +64,13 @@ def live_logs(
     planned, `pending` the oldest begin of a write under way.
     """
     taken = frozenset(planned)
-    base = piece.base_file
-    floor = max(filter(None, (base.instant_time if base else None, opened)), key=comparable, default=None)
-    mixed = _of_several_instants(piece, runs := reader.scan(piece).runs)
+    base = file_slice.base_file
+    floor = max(filter(None, (base.requested_time if base else None, opened)), key=comparable, default=None)
+    mixed = _of_several_instants(file_slice, runs := reader.scan(file_slice).runs)
     found: list[LogState] = []
-    for instant, blocks in groupby(runs, key=lambda run: run.instant_time):
+    for instant, blocks in groupby(runs, key=lambda run: run.requested_time):
         mine = tuple(blocks)
-        files = tuple(log for log in piece.log_files if log.path in {run.block.file for run in mine})
+        files = tuple(log for log in file_slice.log_files if log.path in {run.block.file for run in mine})
         names = tuple(log.name for log in files)
         newest = mine[0].stands_at
         stays = None
@@ -88,9 +88,9 @@ def live_logs(
     return tuple(found)
 
 
-def _of_several_instants(piece: FileSlice, runs: Sequence[LogRun]) -> frozenset[str]:
-    instants = {log.path: log.instant_time for log in piece.log_files}
-    odd = {run.block.file for run in runs if run.block.instant_time != instants[run.block.file]}
+def _of_several_instants(file_slice: FileSlice, runs: Sequence[LogRun]) -> frozenset[str]:
+    instants = {log.path: log.requested_time for log in file_slice.log_files}
+    odd = {run.block.file for run in runs if run.block.requested_time != instants[run.block.file]}
     return frozenset(path.rpartition("/")[2] for path in odd)
 
 
@@ -102,15 +102,15 @@ class MergeLogs:
     reader: FileGroupReader
     schema: FileSchema
     options: WriteOptions
-    begin_time: str
+    requested_time: str
     native: bool
     populate_meta_fields: bool = True
 
-    def run(self, number: int, piece: FileSlice, known: Sequence[LogFile]) -> list[WriteStat]:
-        """Merge the logs of `piece`; `known` are all logs of the group, of which earlier results may speak."""
-        logs = [log for log in piece.log_files if log.kind is not LogKind.CDC]
-        alone = FileSlice(piece.file_group, piece.base_instant_time, None, tuple(logs))
-        rule, options = self.reader.shape.rule, self.reader.options
+    def run(self, number: int, file_slice: FileSlice, known: Sequence[LogFile]) -> list[WriteStat]:
+        """Merge the logs of `slice`; `known` are all logs of the group, of which earlier results may speak."""
+        logs = [log for log in file_slice.log_files if log.kind is not LogKind.CDC]
+        alone = FileSlice(file_slice.file_group, file_slice.base_instant_time, None, tuple(logs))
+        rule, options = self.reader.reader_context.rule, self.reader.options
         wanted = self.reader.schema
         runs = self.reader.runs(alone, wanted)
         merged = sorted_merge(
@@ -121,7 +121,7 @@ class MergeLogs:
             read_buffer=options.read_buffer,
             keep_deletes=True,
         )
-        with self._open(number, piece, self._covered(alone, known)) as writer:
+        with self._open(number, file_slice, self._covered(alone, known)) as writer:
             for part in log_rows(merged, rule, wanted.names):
                 if part.earlier.num_rows:
                     writer.write_earlier_deletes(part.earlier)
@@ -138,25 +138,27 @@ class MergeLogs:
         ]
         return [*first, *stats[1:]]
 
-    def _covered(self, piece: FileSlice, known: Sequence[LogFile]) -> tuple[str, ...]:
-        runs = self.reader.scan(piece).runs
+    def _covered(self, file_slice: FileSlice, known: Sequence[LogFile]) -> tuple[str, ...]:
+        runs = self.reader.scan(file_slice).runs
         blocks = [run.block for run in runs]
         if any(run.is_compacted for run in runs):
             files = (open_log_file(self.reader.storage, log) for log in known if log.kind is not LogKind.CDC)
             blocks = [block for file in files for block in file.blocks]
-        return covered_by(blocks, {run.instant_time for run in runs})
+        return covered_by(blocks, {run.requested_time for run in runs})
 
-    def _open(self, number: int, piece: FileSlice, covered: tuple[str, ...]) -> LogWriter:
-        shape = self.reader.shape
+    def _open(self, number: int, file_slice: FileSlice, covered: tuple[str, ...]) -> LogWriter:
+        reader_context = self.reader.reader_context
         spec = LogSpec(
             self.schema,
-            tuple(shape.schema.field(name) for name in shape.rule.ordering),
+            tuple(reader_context.schema.field(name) for name in reader_context.rule.ordering),
             compacted_times=covered,
-            has_earlier_deletes=keeps_earlier_deletes(shape.rule),
+            has_earlier_deletes=keeps_earlier_deletes(reader_context.rule),
             populate_meta_fields=self.populate_meta_fields,
         )
-        target = WriteTarget(piece.file_group, self.begin_time, attempt_token(number), piece.base_instant_time)
-        storage = marking(self.reader.storage, self.begin_time, MarkerType.CREATE)
+        target = WriteTarget(
+            file_slice.file_group, self.requested_time, attempt_token(number), file_slice.base_instant_time
+        )
+        storage = marking(self.reader.storage, self.requested_time, MarkerType.CREATE)
         make = NativeLogWriter if self.native else InlineLogWriter
         return make(storage, target, spec, self.options)
 

@@ -32,11 +32,11 @@ class Break:
     """A time before which nothing of a partition counts: it vanished then, or what made it was undone."""
 
     time: str
-    begin: str | None = None
+    requested_time: str | None = None
     """Of the write that replaced the partition, which may have put other rows in the place of the old ones."""
 
     def is_before(self, write: Instant) -> bool:
-        return write.requested_time == self.begin or comparable(write.requested_time) > self.time
+        return write.requested_time == self.requested_time or comparable(write.requested_time) > self.time
 
 
 def last_written(client: MetaClient) -> dict[str, str]:
@@ -44,11 +44,11 @@ def last_written(client: MetaClient) -> dict[str, str]:
     view = FileSystemView.of(client)
     found: dict[str, str] = {}
     for partition in view.partitions():
-        begins = [view.commits.writer_of(file) for piece in view.slices(partition) for file in piece.files]
+        begins = [view.commits.writer_of(file) for file_slice in view.slices(partition) for file in file_slice.files]
         if begins:
             found[partition] = max(begins, key=comparable)
     services = {i.requested_time for i in client.timeline.completed.writes if _was_planned(client, i)}
-    doubtful = [partition for partition, begin in found.items() if begin in services]
+    doubtful = [partition for partition, requested_time in found.items() if requested_time in services]
     for partition in doubtful:
         found[partition] = _newest_write(client, partition, found[partition])
     return found
@@ -62,10 +62,10 @@ def created(client: MetaClient) -> dict[str, str]:
     slices: dict[str, Sequence[FileSlice]] = {}
     for partition in lister.partitions():
         metafile = next((info for info in lister.files(partition) if is_partition_metafile(info.name)), None)
-        pieces = view.slices(partition)
-        if metafile is not None and pieces:
+        file_slices = view.slices(partition)
+        if metafile is not None and file_slices:
             made[partition] = read_metafile(client.storage, metafile).commit_time
-            slices[partition] = pieces
+            slices[partition] = file_slices
     breaks = _breaks(client, made)
     first = _first_writes(client, breaks)
     return made | {p: first.get(p) or _oldest_file(slices[p], since) for p, since in breaks.items()}
@@ -103,7 +103,7 @@ def _breaks(client: MetaClient, made: Mapping[str, str]) -> dict[str, Break]:
 def _first_writes(client: MetaClient, breaks: Mapping[str, Break]) -> dict[str, str]:
     """By partition the begin of the first write to it behind its break, as far as reports tell."""
     found: dict[str, str] = {}
-    since = min((item.begin or item.time for item in breaks.values()), key=comparable, default="")
+    since = min((item.requested_time or item.time for item in breaks.values()), key=comparable, default="")
     for instant, body in _reports(client, since, _WRITES) if breaks else ():
         if not isinstance(body, CommitMetadata) or body.operation in _SERVICES:
             continue
@@ -125,6 +125,6 @@ def _reports(client: MetaClient, low: str, actions: tuple[Action, ...]) -> Itera
 
 def _oldest_file(slices: Iterable[FileSlice], since: Break) -> str:
     """The begin of the oldest file behind a break where no report tells; files are rewritten, so it may be too late."""
-    begins = [file.instant_time for piece in slices for file in piece.files]
-    later = [begin for begin in begins if comparable(begin) > since.time]
+    begins = [file.requested_time for file_slice in slices for file in file_slice.files]
+    later = [requested_time for requested_time in begins if comparable(requested_time) > since.time]
     return min(later, key=comparable) if later else max(begins, key=comparable)

@@ -27,28 +27,30 @@ from lakebed.view.file_system_view import FileSystemView
 _GIVE_UP = "Restore the file from a copy of the table, or give the plan up with t.services.rollback(its instant)."
 
 
-def scan_logs(client: MetaClient, piece: FileSlice) -> LogScan:
+def scan_logs(client: MetaClient, file_slice: FileSlice) -> LogScan:
     """Which log blocks of a slice count, and which instants they stand for; a look at headers alone."""
-    files = [open_log_file(client.storage, log) for log in piece.log_files if log.kind is not LogKind.CDC]
-    base = piece.base_file
-    return scan_slice(files, client.is_committed, base_instant_time=base.instant_time if base else None)
+    files = [open_log_file(client.storage, log) for log in file_slice.log_files if log.kind is not LogKind.CDC]
+    base = file_slice.base_file
+    return scan_slice(files, client.is_committed, base_instant_time=base.requested_time if base else None)
 
 
-def silent_logs(client: MetaClient, piece: FileSlice) -> frozenset[str]:
+def silent_logs(client: MetaClient, file_slice: FileSlice) -> frozenset[str]:
     """Names of the logs without a block that counts in the slice: log compactions stand for what they say."""
-    speaking = {run.block.file for run in scan_logs(client, piece).runs}
-    return frozenset(log.name for log in piece.log_files if log.path not in speaking and log.kind is not LogKind.CDC)
+    speaking = {run.block.file for run in scan_logs(client, file_slice).runs}
+    return frozenset(
+        log.name for log in file_slice.log_files if log.path not in speaking and log.kind is not LogKind.CDC
+    )
 
 
-def changes(client: MetaClient, piece: FileSlice, names: Collection[str]) -> tuple[frozenset[str], frozenset[str]]:
+def changes(client: MetaClient, file_slice: FileSlice, names: Collection[str]) -> tuple[frozenset[str], frozenset[str]]:
     """The files that came to a slice since a plan named these, and those that are gone; not logs that say nothing."""
-    now, planned = frozenset(file.name for file in piece.files), frozenset(names)
+    now, planned = frozenset(file.name for file in file_slice.files), frozenset(names)
     if now == planned:
         return frozenset(), frozenset()
-    covered = scan_logs(client, piece).covered
+    covered = scan_logs(client, file_slice).covered
     parsed = {name: parse_log_file(name) for name in planned - now}
-    gone = frozenset(name for name, log in parsed.items() if log is None or log.instant_time not in covered)
-    return now - planned - silent_logs(client, piece), gone
+    gone = frozenset(name for name, log in parsed.items() if log is None or log.requested_time not in covered)
+    return now - planned - silent_logs(client, file_slice), gone
 
 
 @dataclass(slots=True)
@@ -65,10 +67,10 @@ class PlanInputs:
         files = self._of(operation.partition_path).get(group, {})
         names = [*((operation.base_file,) if operation.base_file else ()), *operation.log_files]
         missing = [name for name in names if name not in files]
-        piece = _slice(operation, [files[name] for name in names if name in files])
+        file_slice = _slice(operation, [files[name] for name in names if name in files])
         if not missing:
-            return piece
-        whole = self._without(piece, missing, operation) if piece is not None else None
+            return file_slice
+        whole = self._without(file_slice, missing, operation) if file_slice is not None else None
         if whole is None:
             self._refuse_lost(operation.partition_path, missing)
         return whole
@@ -78,20 +80,20 @@ class PlanInputs:
         files = self._of(operation.partition_path).get(FileGroupId(operation.partition_path, operation.file_id), {})
         return tuple(file for file in files.values() if isinstance(file, LogFile))
 
-    def _without(self, piece: FileSlice, missing: list[str], operation: CompactionOperation) -> FileSlice | None:
+    def _without(self, file_slice: FileSlice, missing: list[str], operation: CompactionOperation) -> FileSlice | None:
         """The slice without missing logs, and with merged logs that stand for them; None where that says less."""
         logs = [parse_log_file(name) for name in missing]
-        gone = {log.instant_time for log in logs if log is not None}
+        gone = {log.requested_time for log in logs if log is not None}
         if None in logs or operation.kind == LOG:
             return None
-        known = {log.instant_time for log in map(parse_log_file, operation.log_files) if log is not None}
-        known |= scan_logs(self.client, piece).covered
-        there = {log.name for log in piece.log_files}
+        known = {log.requested_time for log in map(parse_log_file, operation.log_files) if log is not None}
+        known |= scan_logs(self.client, file_slice).covered
+        there = {log.name for log in file_slice.log_files}
         others = [log for log in self.logs_of(operation) if log.name not in there and log.kind is not LogKind.CDC]
         merged = self._merged_of(others, known)
-        logs_now = (*piece.log_files, *(log for log in others if log.instant_time in merged))
+        logs_now = (*file_slice.log_files, *(log for log in others if log.requested_time in merged))
         ordered = tuple(sorted(logs_now, key=lambda log: log.order))
-        whole = FileSlice(piece.file_group, piece.base_instant_time, piece.base_file, ordered)
+        whole = FileSlice(file_slice.file_group, file_slice.base_instant_time, file_slice.base_file, ordered)
         return whole if gone <= scan_logs(self.client, whole).covered else None
 
     def _merged_of(self, logs: Sequence[LogFile], instants: Collection[str]) -> frozenset[str]:
@@ -99,7 +101,7 @@ class PlanInputs:
         merged: dict[str, set[str]] = {}
         for log in logs:
             for block in open_log_file(self.client.storage, log).blocks:
-                merged.setdefault(log.instant_time, set()).update(block.compacted_times)
+                merged.setdefault(log.requested_time, set()).update(block.compacted_times)
         return frozenset(instant for instant, times in merged.items() if times and times.issubset(instants))
 
     def _refuse_lost(self, partition: str, missing: list[str]) -> None:
@@ -114,7 +116,7 @@ class PlanInputs:
             groups: dict[FileGroupId, dict[str, BaseFile | LogFile]] = {}
             for group in self.view.file_groups(partition):
                 mine = groups.setdefault(group.id, {})
-                mine.update((file.name, file) for piece in group.slices for file in piece.files)
+                mine.update((file.name, file) for file_slice in group.slices for file in file_slice.files)
             self._known[partition] = groups
         return self._known[partition]
 
@@ -125,6 +127,6 @@ def _slice(operation: CompactionOperation, found: list[BaseFile | LogFile]) -> F
     bases = [file for file in found if isinstance(file, BaseFile)]
     logs = sorted((file for file in found if isinstance(file, LogFile)), key=lambda log: log.order)
     base = bases[0] if bases else None
-    begin = operation.base_instant_time or (logs[0].instant_time if logs else found[0].instant_time)
+    requested_time = operation.base_instant_time or (logs[0].requested_time if logs else found[0].requested_time)
     group = FileGroupId(operation.partition_path, operation.file_id)
-    return FileSlice(group, begin, base, tuple(logs))
+    return FileSlice(group, requested_time, base, tuple(logs))

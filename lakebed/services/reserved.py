@@ -63,24 +63,28 @@ class Reserved:
         inputs = {(plan.group.partition_path, name): plan.instant for plan in plans for name in plan.files}
         return {**self.saved, **inputs}
 
-    def leaving_of(self, piece: FileSlice) -> dict[str, Instant]:
+    def leaving_of(self, file_slice: FileSlice) -> dict[str, Instant]:
         """Files of a slice that pending cleans delete, by name."""
-        partition = piece.file_group.partition_path
-        return {file.name: by for file in piece.files if (by := self.leaving.get((partition, file.name))) is not None}
+        partition = file_slice.file_group.partition_path
+        return {
+            file.name: by for file in file_slice.files if (by := self.leaving.get((partition, file.name))) is not None
+        }
 
-    def plannable(self, client: MetaClient, piece: FileSlice) -> tuple[FileSlice, str | None]:
+    def plannable(self, client: MetaClient, file_slice: FileSlice) -> tuple[FileSlice, str | None]:
         """The slice as a plan may take it, and why it may not be taken at all.
 
         Logs that say nothing in the slice, for a log compaction stands for them, are left to the clean that takes them.
         """
-        leaving = self.leaving_of(piece)
+        leaving = self.leaving_of(file_slice)
         if not leaving:
-            return piece, None
-        silent = silent_logs(client, piece)
+            return file_slice, None
+        silent = silent_logs(client, file_slice)
         counting = min(leaving.keys() - silent, default=None)
         if counting is not None:
-            return piece, f"the clean {leaving[counting].requested_time} deletes files of it"
-        return replace(piece, log_files=tuple(log for log in piece.log_files if log.name not in leaving)), None
+            return file_slice, f"the clean {leaving[counting].requested_time} deletes files of it"
+        return replace(
+            file_slice, log_files=tuple(log for log in file_slice.log_files if log.name not in leaving)
+        ), None
 
 
 def _planned(client: MetaClient) -> Iterator[Planned]:
@@ -91,9 +95,9 @@ def _planned(client: MetaClient) -> Iterator[Planned]:
             yield Planned(instant, group, operation.kind, frozenset(map(_name, files)))
     for instant, replacing in client.pending_clusterings():
         for taken in replacing.clustering.groups if replacing.clustering else ():
-            for piece in taken.slices:
-                files = filter(None, (piece.base_file, *piece.log_files))
-                group = FileGroupId(piece.partition_path, piece.file_id)
+            for file_slice in taken.slices:
+                files = filter(None, (file_slice.base_file, *file_slice.log_files))
+                group = FileGroupId(file_slice.partition_path, file_slice.file_id)
                 yield Planned(instant, group, CLUSTER, frozenset(map(_name, files)))
 
 

@@ -26,7 +26,7 @@ from lakebed.format.hashing_meta import HashingMetadata, HashingNode, NodeTag, p
 from lakebed.index.consistent import load_hashing, mark_committed, save_hashing
 from lakebed.index.consistent_ring import Buckets, with_children
 from lakebed.index.options import IndexOptions
-from lakebed.merge.vectors import bool_array
+from lakebed.merge.arrow_numpy import bool_array
 from lakebed.model.actions import ClusteringGroup, WriteStat
 from lakebed.model.files import FileSlice
 from lakebed.model.schema import RECORD_KEY
@@ -40,7 +40,7 @@ class Resizing:
     """The resizes of one plan, as far as they can be carried out, and the rings that they make."""
 
     snapshot: MetaClient
-    begin_time: str
+    requested_time: str
     file: str
     properties: Mapping[str, str]
     _rings: dict[str, HashingMetadata | None] = field(default_factory=dict)
@@ -50,16 +50,16 @@ class Resizing:
     def take(self, group: ClusteringGroup, now: list[FileSlice | None]) -> tuple[tuple[FileSlice, ...], Buckets] | None:
         """What of a group is read and where its rows go, given its slices as they are; None leaves it as it is."""
         partition, children = group.extra.get(PARTITION_KEY, ""), self._children(group)
-        slices = tuple(self._as_planned(group, place, piece, children) for place, piece in enumerate(now))
-        whole = tuple(piece for piece in slices if piece is not None)
+        slices = tuple(self._as_planned(group, place, file_slice, children) for place, file_slice in enumerate(now))
+        whole = tuple(file_slice for file_slice in slices if file_slice is not None)
         ring = self._ring(partition)
         on_ring = {node.file_id: node.value for node in ring.ring} if ring is not None else {}
-        parents = {on_ring.get(piece.file_id) for piece in group.slices}
+        parents = {on_ring.get(file_slice.file_id) for file_slice in group.slices}
         fits = ring is not None and group.extra.get(SEQUENCE_KEY) == str(ring.seq_no) and None not in parents
         if not fits or len(whole) < len(slices) or any(p.partition_path != partition for p in group.slices):
             if any(self._writers(partition, child) for child in children):
                 raise ConflictError(
-                    f"updates were written into buckets that the resize {self.begin_time} cannot make any more",
+                    f"updates were written into buckets that the resize {self.requested_time} cannot make any more",
                     hint="Roll it back, then plan another.",
                 )
             return None
@@ -67,7 +67,7 @@ class Resizing:
         if not parents <= {child.value for child in children}:
             raise CorruptTable("a resize says not what becomes of its buckets", file=self.file)
         self._taken[partition] = (*self._taken.get(partition, ()), *children)
-        after = with_children(ring, children, self.begin_time, self.file)
+        after = with_children(ring, children, self.requested_time, self.file)
         own = frozenset(child.file_id for child in children if child.tag is NodeTag.REPLACE)
         hash_fields = IndexOptions.from_properties(self.properties).hash_fields
         return whole, Buckets(after.nodes, own, hash_fields, self.snapshot.config.key_fields)
@@ -78,7 +78,7 @@ class Resizing:
         for partition, children in self._taken.items():
             ring = self._ring(partition)
             assert ring is not None
-            made.append(with_children(ring, children, self.begin_time, self.file))
+            made.append(with_children(ring, children, self.requested_time, self.file))
             save_hashing(self.snapshot, made[-1])
         return made
 
@@ -86,7 +86,7 @@ class Resizing:
         """The commit is done."""
         for partition in self._taken:
             with suppress(StorageUnavailable):  # the ring counts by its instant, as long as the timeline knows that
-                mark_committed(self.snapshot, partition, self.begin_time)
+                mark_committed(self.snapshot, partition, self.requested_time)
 
     def _children(self, group: ClusteringGroup) -> tuple[HashingNode, ...]:
         children = parse_child_nodes(group.extra.get(CHILDREN_KEY, ""), self.file)
@@ -100,21 +100,21 @@ class Resizing:
         return self._rings[partition]
 
     def _as_planned(
-        self, group: ClusteringGroup, place: int, piece: FileSlice | None, children: tuple[HashingNode, ...]
+        self, group: ClusteringGroup, place: int, file_slice: FileSlice | None, children: tuple[HashingNode, ...]
     ) -> FileSlice | None:
         """The slice with the files of the plan; None when it got others that the new buckets do not hold as well."""
         wanted = group.slices[place]
         names = {path.rpartition("/")[2] for path in (wanted.base_file, *wanted.log_files) if path}
-        if piece is None:
+        if file_slice is None:
             return None
-        came, gone = changes(self.snapshot, piece, names)
+        came, gone = changes(self.snapshot, file_slice, names)
         if gone:
             return None
-        later = {log.instant_time for log in piece.log_files if log.name in came}
-        twice = {begin for child in children for begin in self._writers(wanted.partition_path, child)}
-        if not later <= twice or (piece.base_file is not None and piece.base_file.name not in names):
+        later = {log.requested_time for log in file_slice.log_files if log.name in came}
+        twice = {requested_time for child in children for requested_time in self._writers(wanted.partition_path, child)}
+        if not later <= twice or (file_slice.base_file is not None and file_slice.base_file.name not in names):
             return None
-        return replace(piece, log_files=tuple(log for log in piece.log_files if log.name in names))
+        return replace(file_slice, log_files=tuple(log for log in file_slice.log_files if log.name in names))
 
     def _writers(self, partition: str, child: HashingNode) -> set[str]:
         """The begins of completed writes into a new bucket."""

@@ -20,7 +20,7 @@ from lakebed.index.consistent import load_hashing
 from lakebed.index.consistent_ring import merge_nodes, split_node
 from lakebed.index.options import IndexOptions
 from lakebed.model.files import FileGroupId, FileSlice
-from lakebed.services.clustering_choice import PlannedClustering, Resize, chosen_partitions, free_slices
+from lakebed.services.clustering_strategy import PlannedClustering, Resize, chosen_partitions, free_slices
 from lakebed.services.reserved import Reserved
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
@@ -54,25 +54,27 @@ def propose_resize(client: MetaClient, options: ClusteringOptions, properties: M
     """What would be split and merged of the table as it is now, and why not the rest."""
     reserved = Reserved.of(client)
     plans = [plan.clustering for _, plan in client.pending_clusterings() if plan.clustering is not None]
-    resized = {piece.partition_path for plan in plans for group in plan.groups for piece in group.slices}
+    resized = {file_slice.partition_path for plan in plans for group in plan.groups for file_slice in group.slices}
     view = FileSystemView.of(client)
     groups: list[tuple[FileSlice, ...]] = []
     resizes: list[Resize] = []
     left: dict[FileGroupId, str] = {}
     for partition in chosen_partitions(view.partitions(), options):
         free = list(free_slices(client, view, partition, reserved))
-        pieces = {piece.file_group.file_id: piece for piece, _ in free}
-        reasons = {piece.file_group.file_id: taken for piece, taken in free if taken is not None}
-        ring = load_hashing(client, partition) if pieces and partition not in resized else None
+        file_slices = {file_slice.file_group.file_id: file_slice for file_slice, _ in free}
+        reasons = {file_slice.file_group.file_id: taken for file_slice, taken in free if taken is not None}
+        ring = load_hashing(client, partition) if file_slices and partition not in resized else None
         if ring is None:
             why = "its partition is being clustered" if partition in resized else "its partition has no ring of buckets"
-            left.update((piece.file_group, reasons.get(file_id, why)) for file_id, piece in pieces.items())
+            left.update(
+                (file_slice.file_group, reasons.get(file_id, why)) for file_id, file_slice in file_slices.items()
+            )
             continue
-        sizes = {file_id: piece.size for file_id, piece in pieces.items()}
+        sizes = {file_id: file_slice.size for file_id, file_slice in file_slices.items()}
         changes, stay = resize(ring, sizes, reasons, limits_of(ring, options, properties))
         for change in changes:
             if len(groups) < options.max_groups:
-                groups.append(tuple(pieces[file_id] for file_id in change.file_ids))
+                groups.append(tuple(file_slices[file_id] for file_id in change.file_ids))
                 resizes.append(Resize(change.children, ring.seq_no, change.what))
             else:
                 stay |= dict.fromkeys(change.file_ids, "this plan is full")

@@ -20,7 +20,7 @@ from contextlib import suppress
 
 from lakebed.errors import ConflictError, CorruptTable, InvalidRequest, StorageUnavailable
 from lakebed.format.names import heartbeat_file, parse_instant_file
-from lakebed.format.timeline_files import encode_body
+from lakebed.format.timeline.files import encode_body
 from lakebed.model.actions import (
     CleanPlan,
     InstantRef,
@@ -37,7 +37,6 @@ from lakebed.timeline.active import create_requested
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.retention import before, require_readable, stated_by
-from lakebed.txn.control import Control
 from lakebed.txn.heartbeat import Heartbeat
 from lakebed.txn.instants import claim_begin
 from lakebed.txn.markers import begin_of, delete_markers
@@ -51,29 +50,30 @@ from lakebed.txn.rollback import (
     side_files,
     take_back,
 )
+from lakebed.txn.txn_context import TxnContext
 from lakebed.view.file_system_view import FileSystemView
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 _SERVICES = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING)
 
 
-def restore(client: MetaClient, control: Control, to: str | None = None) -> Instant:
+def restore(client: MetaClient, txn_context: TxnContext, to: str | None = None) -> Instant:
     """Set the table back to a savepoint, the newest where none is named; the completed restore."""
-    control.require_metadata_writer(client)
+    txn_context.require_metadata_writer(client)
     client = client.reload()
     for pending in client.timeline.pending.of_actions(Action.RESTORE):
-        done = finish_restore(client, pending, control)
+        done = finish_restore(client, pending, txn_context)
         client = client.reload()
         if done is not None and (to is None or _restored_to(client, done) == to):
             return done
-    if finish_cleans(client, control):
+    if finish_cleans(client, txn_context):
         client = client.reload()
     savepoint, body = savepoint_named(client, to)
     _require_files(client, body)
-    with control.lock.hold() as lease:
-        begin, fresh = claim_begin(client, control.clock)
+    with txn_context.lock.hold() as lease:
+        requested_time, fresh = claim_begin(client, txn_context.clock)
         try:
-            control.require_metadata_writer(fresh)
+            txn_context.require_metadata_writer(fresh)
             savepoint, _ = savepoint_named(fresh, savepoint.requested_time)  # it may have been given up meanwhile
             clean = fresh.timeline.pending.of_actions(Action.CLEAN).last
             if clean is not None:
@@ -81,24 +81,24 @@ def restore(client: MetaClient, control: Control, to: str | None = None) -> Inst
             plan = RestorePlan(_to_undo(fresh, savepoint), savepoint.requested_time)
             lease.confirm()
             data = encode_body(plan, Action.RESTORE, State.REQUESTED)
-            planned = create_requested(fresh.storage, begin, Action.RESTORE, data, fresh.active.folder)
+            planned = create_requested(fresh.storage, requested_time, Action.RESTORE, data, fresh.active.folder)
         except BaseException:
             with suppress(StorageUnavailable):
-                fresh.storage.delete([heartbeat_file(begin)])
+                fresh.storage.delete([heartbeat_file(requested_time)])
             raise
-    done = finish_restore(client.reload(), planned, control)
+    done = finish_restore(client.reload(), planned, txn_context)
     if done is None:
         raise ConflictError(f"{planned} was finished by another", hint="Open the table again.")
     return done
 
 
-def finish_restore(client: MetaClient, restore: Instant, control: Control) -> Instant | None:
+def finish_restore(client: MetaClient, restore: Instant, txn_context: TxnContext) -> Instant | None:
     """Carry out a restore that is on the timeline; None when another has finished it."""
-    storage, started = client.storage, control.clock.now_ms()
+    storage, started = client.storage, txn_context.clock.now_ms()
     inflight = Instant(restore.requested_time, Action.RESTORE, State.INFLIGHT)
-    heartbeat = Heartbeat(storage, restore.requested_time, control.options).start()
+    heartbeat = Heartbeat(storage, restore.requested_time, txn_context.options).start()
     try:
-        with control.lock.hold() as lease:
+        with txn_context.lock.hold() as lease:
             fresh = client.reload()
             current = fresh.timeline.find(restore.requested_time, Action.RESTORE)
             plan = fresh.plan(restore)
@@ -113,10 +113,10 @@ def finish_restore(client: MetaClient, restore: Instant, control: Control) -> In
             files = _files_of(fresh, plan.instants)
             lease.confirm()
             commands = _delete(fresh, plan.instants, files, restore.requested_time)
-            body = _report(fresh, restore, plan, files, commands, control.clock.now_ms() - started)
-            completion = choose_completion(fresh.reload(), inflight, body, control)
+            body = _report(fresh, restore, plan, files, commands, txn_context.clock.now_ms() - started)
+            completion = choose_completion(fresh.reload(), inflight, body, txn_context)
             lease.confirm()
-            done = publish(fresh, inflight, completion, body, control)
+            done = publish(fresh, inflight, completion, body, txn_context)
     finally:
         heartbeat.stop()
     with suppress(StorageUnavailable):  # the next write sweeps it up
@@ -124,27 +124,27 @@ def finish_restore(client: MetaClient, restore: Instant, control: Control) -> In
     return done
 
 
-def rollback(client: MetaClient, control: Control, begin: str) -> Instant | None:
+def rollback(client: MetaClient, txn_context: TxnContext, requested_time: str) -> Instant | None:
     """Undo one write: a pending one, or the newest that is completed; the rollback, if one was needed."""
     client = client.reload()
-    found = client.timeline.find(begin)
+    found = client.timeline.find(requested_time)
     if found is None or not found.action.completes_as.adds_files:
-        raise InvalidRequest(f"there is no write {begin!r} on the active timeline")
+        raise InvalidRequest(f"there is no write {requested_time!r} on the active timeline")
     if found.is_completed:
-        with control.lock.hold() as lease:
+        with txn_context.lock.hold() as lease:
             client = client.reload()
-            _refuse_rollback(client, found, control)
+            _refuse_rollback(client, found, txn_context)
             lease.confirm()
             _require_pending_state(client, found)
             client.storage.delete([client.active.path(found)])
         client = client.reload()
-    pending = client.timeline.find(begin)
+    pending = client.timeline.find(requested_time)
     if pending is None or pending.is_completed:
         raise ConflictError(f"{found} was changed by another writer meanwhile", hint="Open the table again.")
     if pending.action not in _SERVICES:
-        return roll_back(client, pending, control)
-    done = roll_back(client, pending, control) if pending.state is State.INFLIGHT else None
-    _drop_plan(client, pending, control)
+        return roll_back(client, pending, txn_context)
+    done = roll_back(client, pending, txn_context) if pending.state is State.INFLIGHT else None
+    _drop_plan(client, pending, txn_context)
     return done
 
 
@@ -183,9 +183,9 @@ def _files_of(client: MetaClient, undone: Iterable[InstantRef]) -> dict[str, lis
     """The data files of writes by begin."""
     found: dict[str, list[str]] = {instant.time: [] for instant in undone}
     for path in data_files(client.storage):
-        begin = begin_of(_name(path))
-        if begin in found:
-            found[begin].append(path)
+        requested_time = begin_of(_name(path))
+        if requested_time in found:
+            found[requested_time].append(path)
     return found
 
 
@@ -216,10 +216,12 @@ def _report(
 ) -> RestoreMetadata:
     rollbacks = {}
     for instant in plan.instants:
-        begin = instant.time
-        done = rolled_back_partitions(client.storage, sorted(files[begin]), commands[begin])
-        deleted = len(files[begin])
-        rollbacks[begin] = (RollbackMetadata(restore.requested_time, 0, deleted, (begin,), done, (instant,)),)
+        requested_time = instant.time
+        done = rolled_back_partitions(client.storage, sorted(files[requested_time]), commands[requested_time])
+        deleted = len(files[requested_time])
+        rollbacks[requested_time] = (
+            RollbackMetadata(restore.requested_time, 0, deleted, (requested_time,), done, (instant,)),
+        )
     times = tuple(instant.time for instant in plan.instants)
     return RestoreMetadata(restore.requested_time, max(0, took_ms), times, rollbacks, plan.instants)
 
@@ -232,24 +234,24 @@ def _require_files(client: MetaClient, body: SavepointMetadata) -> None:
             raise CorruptTable("a file that the savepoint holds is missing", file=joined(partition, missing[0]))
 
 
-def _refuse_rollback(client: MetaClient, target: Instant, control: Control) -> None:
+def _refuse_rollback(client: MetaClient, target: Instant, txn_context: TxnContext) -> None:
     """A completed write can be undone when nothing was built on it, and what was there before is still whole."""
-    control.require_metadata_writer(client)
-    begin = target.requested_time
+    txn_context.require_metadata_writer(client)
+    requested_time = target.requested_time
     if target not in client.timeline.completed.writes.instants:
         raise ConflictError(f"{target} was changed by another writer meanwhile", hint="Open the table again.")
-    if client.timeline.find(begin, Action.SAVEPOINT) is not None:
-        raise InvalidRequest(f"the write {begin} has a savepoint", hint="Delete the savepoint first.")
+    if client.timeline.find(requested_time, Action.SAVEPOINT) is not None:
+        raise InvalidRequest(f"the write {requested_time} has a savepoint", hint="Delete the savepoint first.")
     newest = client.timeline.completed.writes.in_completion_order()[-1]
     if newest != target:
         raise InvalidRequest(
-            f"the write {newest.requested_time} completed after {begin}",
+            f"the write {newest.requested_time} completed after {requested_time}",
             hint="Roll back newer writes first, or restore the table to a savepoint.",
         )
-    later = [i for i in client.timeline.pending.writes if comparable(i.requested_time) > comparable(begin)]
+    later = [i for i in client.timeline.pending.writes if comparable(i.requested_time) > comparable(requested_time)]
     if later:
-        raise InvalidRequest(f"{later[0]} is under way and builds on {begin}", hint="Roll it back first.")
-    needed, what = before(target.completion_time or begin), f"the state before {begin}"
+        raise InvalidRequest(f"{later[0]} is under way and builds on {requested_time}", hint="Roll it back first.")
+    needed, what = before(target.completion_time or requested_time), f"the state before {requested_time}"
     require_readable(client, needed, what)
     for clean in client.timeline.pending.of_actions(Action.CLEAN):
         plan = client.plan(clean)
@@ -270,9 +272,9 @@ def _require_pending_state(client: MetaClient, done: Instant) -> None:
     client.storage.put_if_absent(client.active.path(inflight), b"")
 
 
-def _drop_plan(client: MetaClient, pending: Instant, control: Control) -> None:
+def _drop_plan(client: MetaClient, pending: Instant, txn_context: TxnContext) -> None:
     """Take an action that only was planned off the timeline."""
-    with control.lock.hold() as lease:
+    with txn_context.lock.hold() as lease:
         client = client.reload()
         states = [i for i in _states(client) if i.requested_time == pending.requested_time]
         if any(i.is_completed or i.state is State.INFLIGHT for i in states if i.action is not Action.SAVEPOINT):

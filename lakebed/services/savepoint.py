@@ -18,12 +18,12 @@ from lakebed.services.reserved import Reserved
 from lakebed.storage.storage import joined
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.retention import require_readable
-from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
+from lakebed.txn.txn_context import TxnContext
 from lakebed.view.file_system_view import FileSystemView
 
 
-def create_savepoint(client: MetaClient, control: Control, comment: str = "", at: str | None = None) -> Instant:
+def create_savepoint(client: MetaClient, txn_context: TxnContext, comment: str = "", at: str | None = None) -> Instant:
     """Save the table as it is now, or as it was at a write that is still retained; the savepoint."""
     saved = _write_to_save(client, at)
     if client.timeline.find(saved.requested_time, Action.SAVEPOINT) in _completed(client):
@@ -33,19 +33,19 @@ def create_savepoint(client: MetaClient, control: Control, comment: str = "", at
     files = {
         partition: tuple(
             file.name
-            for piece in view.slices(partition, saved.completion_time)
-            for file in reserved.plannable(client, piece)[0].files
+            for file_slice in view.slices(partition, saved.completion_time)
+            for file in reserved.plannable(client, file_slice)[0].files
         )
         for partition in view.partitions()
     }
     body = SavepointMetadata(
-        _user(), control.clock.now_ms(), comment, {p: names for p, names in files.items() if names}
+        _user(), txn_context.clock.now_ms(), comment, {p: names for p, names in files.items() if names}
     )
-    with Transaction.begin(client, Action.SAVEPOINT, control, begin_time=saved.requested_time) as txn:
+    with Transaction.begin(client, Action.SAVEPOINT, txn_context, requested_time=saved.requested_time) as txn:
         done = txn.commit(body)
     taken = _taken_by_a_clean(client.reload(), body)
     if taken is not None:
-        delete_savepoint(client.reload(), control, saved.requested_time)
+        delete_savepoint(client.reload(), txn_context, saved.requested_time)
         raise ConflictError(
             f"a clean is removing files of the write {saved.requested_time}",
             file=taken,
@@ -54,9 +54,9 @@ def create_savepoint(client: MetaClient, control: Control, comment: str = "", at
     return done
 
 
-def delete_savepoint(client: MetaClient, control: Control, at: str) -> None:
+def delete_savepoint(client: MetaClient, txn_context: TxnContext, at: str) -> None:
     """Let cleans and archiving have what a savepoint held. The completed file goes last: until then it holds."""
-    with control.lock.hold() as lease:
+    with txn_context.lock.hold() as lease:
         client = client.reload()
         found = client.timeline.find(at, Action.SAVEPOINT)
         if found is None:

@@ -8,9 +8,9 @@ from typing import Any
 
 from lakebed.config.clustering_options import ClusteringOptions
 from lakebed.config.compaction_options import CompactionOptions, strategy_named
-from lakebed.config.given import option_texts
 from lakebed.config.option import bytes_of, warn_unknown
-from lakebed.config.options import known_keys
+from lakebed.config.option_texts import option_texts
+from lakebed.config.read_options import known_keys
 from lakebed.config.upkeep_options import ArchiveOptions, CleanOptions, TtlOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest
@@ -19,8 +19,8 @@ from lakebed.runner import Runner
 from lakebed.services.archival import archive
 from lakebed.services.cleaning import clean, plan_clean, run_clean
 from lakebed.services.clustering import run_clustering
-from lakebed.services.clustering_choice import PlannedClustering
 from lakebed.services.clustering_plan import explain_clustering, schedule_clustering
+from lakebed.services.clustering_strategy import PlannedClustering
 from lakebed.services.compaction import run_compaction
 from lakebed.services.compaction_plan import (
     PlannedCompaction,
@@ -34,8 +34,8 @@ from lakebed.services.savepoint import create_savepoint, delete_savepoint
 from lakebed.services.ttl import drop_expired
 from lakebed.services.upgrade import downgrade, upgrade
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
-from lakebed.txn.mode import MODE_KEYS, change_mode, control_for, mode_named, record_mode
+from lakebed.txn.mode import MODE_KEYS, change_mode, mode_named, record_mode, txn_context_for
+from lakebed.txn.txn_context import TxnContext
 from lakebed.write.job import CommitResult
 
 Options = Mapping[str, Any] | None
@@ -47,7 +47,7 @@ class Services:
     """Upkeep of one table. Get it as `table.services`."""
 
     client: MetaClient
-    control: Control
+    txn_context: TxnContext
     """What the table's settings and the options of a call are put on top of."""
     runner: Runner
     memory: int
@@ -103,7 +103,7 @@ class Services:
         """
         here = self.settled(options)
         chosen, ready = CompactionOptions.from_properties(here._chosen), here._ready()
-        found = schedule_compaction(ready.client, ready.control, strategy_named(strategy), chosen, force=force)
+        found = schedule_compaction(ready.client, ready.txn_context, strategy_named(strategy), chosen, force=force)
         self.done()
         return found
 
@@ -113,7 +113,7 @@ class Services:
         """What `plan_compaction` would decide and why; nothing is saved."""
         here = self.settled(options)
         chosen = CompactionOptions.from_properties(here._chosen)
-        return explain_compaction(here.client, here.control.clock, strategy_named(strategy), chosen, force=force)
+        return explain_compaction(here.client, here.txn_context.clock, strategy_named(strategy), chosen, force=force)
 
     def pending_compactions(self) -> tuple[Instant, ...]:
         """Compactions and log compactions on the timeline that are not done, oldest first."""
@@ -131,15 +131,15 @@ class Services:
         files = WriteOptions.from_properties(chosen)
         most = bytes_of(memory) if memory is not None else self.memory
         instants, ready = here._instants(planned), here._ready()
-        client, control, runner = ready.client, ready.control, self.runner
+        client, txn_context, runner = ready.client, ready.txn_context, self.runner
         completed = []
         for instant in instants:
             if instant.action is Action.CLUSTERING:
-                found = run_clustering(client, instant, control, runner, properties=chosen, memory=most)
+                found = run_clustering(client, instant, txn_context, runner, properties=chosen, memory=most)
             elif instant.action is Action.CLEAN:
-                found = run_clean(client, instant, control)
+                found = run_clean(client, instant, txn_context)
             else:
-                found = run_compaction(client, instant, control, runner, options=files, memory=most)
+                found = run_compaction(client, instant, txn_context, runner, options=files, memory=most)
             completed.append(found)
             self.done()
         return tuple(completed)
@@ -179,7 +179,7 @@ class Services:
         """Plan a clustering and save it on the timeline, for `run` here or in another process."""
         here = self.settled(options)
         clustering, ready = ClusteringOptions.from_properties(here._chosen), here._ready()
-        found = schedule_clustering(ready.client, ready.control, clustering, ready._chosen, force=force)
+        found = schedule_clustering(ready.client, ready.txn_context, clustering, ready._chosen, force=force)
         self.done()
         return found
 
@@ -204,12 +204,15 @@ class Services:
         warn_unknown(given, known_keys(), stacklevel=3)
         client, properties = self.client.reload(), {**self.properties, **given}
         return replace(
-            self, client=client, properties=properties, control=control_for(client, properties, self.control)
+            self,
+            client=client,
+            properties=properties,
+            txn_context=txn_context_for(client, properties, self.txn_context),
         )
 
     def _entered(self) -> Services:
         """Settled services that are about to change the table: what they ask of its mode is kept in it first."""
-        record_mode(self.client.storage, self.control)
+        record_mode(self.client.storage, self.txn_context)
         return self
 
     def _ready(self) -> Services:
@@ -217,7 +220,7 @@ class Services:
         self._entered()
         if not (self.drop_metadata or is_half_dropped(self.client)):
             return self
-        return replace(self, client=remove_metadata(self.client, self.control), drop_metadata=False)
+        return replace(self, client=remove_metadata(self.client, self.txn_context), drop_metadata=False)
 
     @property
     def _chosen(self) -> dict[str, str]:
@@ -231,7 +234,7 @@ class Services:
         """
         here = self.settled(options)
         chosen, ready = CleanOptions.from_properties(here._chosen), here._ready()
-        done = clean(ready.client, ready.control, chosen)
+        done = clean(ready.client, ready.txn_context, chosen)
         self.done()
         return done
 
@@ -239,8 +242,8 @@ class Services:
         """Plan a clean and save it on the timeline, for `run` here or in another process; None if nothing can go."""
         here = self.settled(options)
         chosen, ready = CleanOptions.from_properties(here._chosen), here._ready()
-        ready.control.require_metadata_writer(ready.client)
-        planned = plan_clean(ready.client, ready.control, chosen)
+        ready.txn_context.require_metadata_writer(ready.client)
+        planned = plan_clean(ready.client, ready.txn_context, chosen)
         self.done()
         return planned
 
@@ -248,7 +251,7 @@ class Services:
         """Move old actions from the active timeline into the history; the actions that were moved."""
         here = self.settled(options)
         chosen = ArchiveOptions.from_properties(here._chosen)
-        done = archive(here._entered().client, here.control, chosen)
+        done = archive(here._entered().client, here.txn_context, chosen)
         self.done()
         return done
 
@@ -257,7 +260,7 @@ class Services:
         given = {} if days is None else {"hoodie.partition.ttl.strategy.days.retain": str(days)}
         here = self.settled({**option_texts(options), **given})
         chosen, more, ready = TtlOptions.from_properties(here._chosen), here.properties, here._ready()
-        done = drop_expired(ready.client, ready.control, chosen, self.runner, properties=more, memory=self.memory)
+        done = drop_expired(ready.client, ready.txn_context, chosen, self.runner, properties=more, memory=self.memory)
         self.done()
         return done
 
@@ -265,14 +268,14 @@ class Services:
     def savepoint(self, comment: str = "", instant: str | None = None) -> Instant:
         """Protect the table as it is, or as it was at a write that is still retained, from cleaning and archiving."""
         here = self.settled()._entered()
-        done = create_savepoint(here.client, here.control, comment, instant)
+        done = create_savepoint(here.client, here.txn_context, comment, instant)
         self.done()
         return done
 
     def delete_savepoint(self, savepoint: Instant | str) -> None:
         """Give up a savepoint."""
         here = self.settled()._entered()
-        delete_savepoint(here.client, here.control, _time(savepoint))
+        delete_savepoint(here.client, here.txn_context, _time(savepoint))
         self.done()
 
     def restore(self, savepoint: Instant | str | None = None) -> Instant:
@@ -281,14 +284,14 @@ class Services:
         A restore that died half way is finished by the next call.
         """
         ready = self.settled()._ready()
-        done = restore(ready.client, ready.control, None if savepoint is None else _time(savepoint))
+        done = restore(ready.client, ready.txn_context, None if savepoint is None else _time(savepoint))
         self.done()
         return done
 
     def rollback(self, instant: Instant | str) -> Instant | None:
         """Undo a write that is pending, a plan that is not run, or the newest completed write."""
         ready = self.settled()._ready()
-        done = rollback(ready.client, ready.control, _time(instant))
+        done = rollback(ready.client, ready.txn_context, _time(instant))
         self.done()
         return done
 
@@ -299,7 +302,7 @@ class Services:
         A metadata table is not carried over: `drop_metadata=True` removes it first.
         """
         here = self.settled()._entered()
-        upgrade(here.client, here.control, to, drop_metadata=drop_metadata or self.drop_metadata)
+        upgrade(here.client, here.txn_context, to, drop_metadata=drop_metadata or self.drop_metadata)
         self.done()
 
     def downgrade(self, to: int = 9, drop_metadata: bool = False) -> None:
@@ -310,7 +313,7 @@ class Services:
         anything is done. A metadata table is not carried over: `drop_metadata=True` removes it first.
         """
         here, drop = self.settled()._entered(), drop_metadata or self.drop_metadata
-        downgrade(here.client, here.control, to, self.runner, memory=self.memory, drop_metadata=drop)
+        downgrade(here.client, here.txn_context, to, self.runner, memory=self.memory, drop_metadata=drop)
         self.done()
 
     # ------------------------------------------------------------------ who may write
@@ -325,7 +328,7 @@ class Services:
         wanted = mode_named(mode)
         others = {key: value for key, value in self.properties.items() if key not in MODE_KEYS}
         client = self.client.reload()
-        change_mode(client, control_for(client, others, self.control), wanted)
+        change_mode(client, txn_context_for(client, others, self.txn_context), wanted)
         self.done()
 
 

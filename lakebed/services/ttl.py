@@ -17,9 +17,9 @@ from lakebed.runner import Runner
 from lakebed.services.partition_ages import created, last_written
 from lakebed.timeline.clock import comparable, instant_time_before
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
+from lakebed.txn.txn_context import TxnContext
 from lakebed.write.job import CommitResult
-from lakebed.write.operations import TableWriter
+from lakebed.write.table_writer import TableWriter
 
 _DAY_MS = 24 * 3_600_000
 _ATTEMPTS = 3
@@ -42,7 +42,7 @@ def expired_partitions(client: MetaClient, options: TtlOptions, now_ms: int) -> 
 
 def drop_expired(
     client: MetaClient,
-    control: Control,
+    txn_context: TxnContext,
     options: TtlOptions,
     runner: Runner,
     *,
@@ -52,8 +52,8 @@ def drop_expired(
     """Let expired partitions vanish; None when none is expired. One that is written to meanwhile is looked at again."""
     files = WriteOptions.from_properties({**client.config.properties, **properties})
     left = _ATTEMPTS
-    while expired := expired_partitions(client, options, control.clock.now_ms()):
-        writer = TableWriter(client, control, files, properties, runner, memory)
+    while expired := expired_partitions(client, options, txn_context.clock.now_ms()):
+        writer = TableWriter(client, txn_context, files, properties, runner, memory)
         try:
             return writer.delete_partitions(expired, as_read=True)
         except ConflictError:

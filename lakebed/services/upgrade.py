@@ -30,8 +30,8 @@ from lakebed.model.actions import CommitMetadata
 from lakebed.model.files import FileSlice, LogKind
 from lakebed.model.instant import Action
 from lakebed.model.schema import RECORD_KEY, without_meta_fields
+from lakebed.read.reader_context import reader_context_of
 from lakebed.read.scan import Scan
-from lakebed.read.shape import table_shape
 from lakebed.runner import Runner
 from lakebed.services.cleaning import remove_files, run_clean
 from lakebed.services.compaction import run_compaction
@@ -40,18 +40,18 @@ from lakebed.services.drop_metadata import is_half_dropped, remove_metadata
 from lakebed.services.merge_properties import MYSQL_SEQUENCE, VERSION, eight_to_nine, is_mysql, nine_to_eight
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.table_properties import update_properties
-from lakebed.txn.control import Control
 from lakebed.txn.failed_writes import clean_up
 from lakebed.txn.mode import lock_after_downgrade
 from lakebed.txn.transaction import schedule
+from lakebed.txn.txn_context import TxnContext
 from lakebed.view.file_system_view import FileSystemView
 from lakebed.view.partitions import StorageLister
-from lakebed.write.create import DRAFT_PROPERTY
+from lakebed.write.create.create_table import DRAFT_PROPERTY
 
 INITIAL_VERSION = "hoodie.table.initial.version"
 
 
-def upgrade(client: MetaClient, control: Control, to: int, *, drop_metadata: bool = False) -> MetaClient:
+def upgrade(client: MetaClient, txn_context: TxnContext, to: int, *, drop_metadata: bool = False) -> MetaClient:
     """Give the table a higher version; the table as it is then."""
     if not _is_a_way(client, to, up=True):
         return client
@@ -59,15 +59,15 @@ def upgrade(client: MetaClient, control: Control, to: int, *, drop_metadata: boo
         eight_to_nine(client.config)
         _refuse_plain_keys(client)
     seen = client
-    client = _without_metadata(client, control, drop_metadata)
+    client = _without_metadata(client, txn_context, drop_metadata)
     if client.config.version < TableVersion.NINE:
-        client = _from_eight_to_nine(client, control, seen)
-    return _from_nine_to_ten(client, control) if to > TableVersion.NINE else client
+        client = _from_eight_to_nine(client, txn_context, seen)
+    return _from_nine_to_ten(client, txn_context) if to > TableVersion.NINE else client
 
 
 def downgrade(
     client: MetaClient,
-    control: Control,
+    txn_context: TxnContext,
     to: int,
     runner: Runner,
     *,
@@ -84,20 +84,20 @@ def downgrade(
         _refuse_what_eight_does_not_know(client)
         _refuse_unordered_events(client)
     seen = client
-    client = _without_metadata(client, control, drop_metadata)
+    client = _without_metadata(client, txn_context, drop_metadata)
     if client.config.version > TableVersion.NINE:
-        client = _from_ten_to_nine(client, control, runner, options, memory)
-    return _from_nine_to_eight(client, control, seen) if to < TableVersion.NINE else client
+        client = _from_ten_to_nine(client, txn_context, runner, options, memory)
+    return _from_nine_to_eight(client, txn_context, seen) if to < TableVersion.NINE else client
 
 
-def _without_metadata(client: MetaClient, control: Control, drop_metadata: bool) -> MetaClient:
+def _without_metadata(client: MetaClient, txn_context: TxnContext, drop_metadata: bool) -> MetaClient:
     if drop_metadata or is_half_dropped(client):
-        client = remove_metadata(client, control)
-    control.require_metadata_writer(client)
+        client = remove_metadata(client, txn_context)
+    txn_context.require_metadata_writer(client)
     return client
 
 
-def _is_to_go(fresh: MetaClient, control: Control, before: TableVersion, after: TableVersion) -> bool:
+def _is_to_go(fresh: MetaClient, txn_context: TxnContext, before: TableVersion, after: TableVersion) -> bool:
     """Under the lock: whether this step is still to be done; `ConflictError` when the table is elsewhere by now."""
     version = fresh.config.version
     if version is after:
@@ -107,15 +107,15 @@ def _is_to_go(fresh: MetaClient, control: Control, before: TableVersion, after: 
             f"the table went to version {int(version)} meanwhile, on its way from {int(before)} to {int(after)}",
             hint="Another program converts it as well; agree on a version, then try again.",
         )
-    control.require_metadata_writer(fresh)
+    txn_context.require_metadata_writer(fresh)
     return True
 
 
-def _from_eight_to_nine(client: MetaClient, control: Control, seen: MetaClient) -> MetaClient:
+def _from_eight_to_nine(client: MetaClient, txn_context: TxnContext, seen: MetaClient) -> MetaClient:
     """Definitions of indexes get a version, which those of version 8 may lack; then the properties change."""
-    with control.lock.hold() as lease:
+    with txn_context.lock.hold() as lease:
         fresh = client.reload()
-        if _is_to_go(fresh, control, TableVersion.EIGHT, TableVersion.NINE):
+        if _is_to_go(fresh, txn_context, TableVersion.EIGHT, TableVersion.NINE):
             change = eight_to_nine(fresh.config)
             if _has_single_complex_key(fresh.config):
                 _refuse_unseen_rows(seen, fresh)
@@ -128,19 +128,19 @@ def _from_eight_to_nine(client: MetaClient, control: Control, seen: MetaClient) 
     return client.reload()
 
 
-def _from_nine_to_ten(client: MetaClient, control: Control) -> MetaClient:
-    with control.lock.hold() as lease:
+def _from_nine_to_ten(client: MetaClient, txn_context: TxnContext) -> MetaClient:
+    with txn_context.lock.hold() as lease:
         fresh = client.reload()
-        if _is_to_go(fresh, control, TableVersion.NINE, TableVersion.TEN):
+        if _is_to_go(fresh, txn_context, TableVersion.NINE, TableVersion.TEN):
             lease.confirm()
             update_properties(fresh.storage, {VERSION: str(int(TableVersion.TEN)), DRAFT_PROPERTY: "1"})
     return client.reload()
 
 
-def _from_nine_to_eight(client: MetaClient, control: Control, seen: MetaClient) -> MetaClient:
-    with control.lock.hold() as lease:
+def _from_nine_to_eight(client: MetaClient, txn_context: TxnContext, seen: MetaClient) -> MetaClient:
+    with txn_context.lock.hold() as lease:
         fresh = client.reload()
-        if _is_to_go(fresh, control, TableVersion.NINE, TableVersion.EIGHT):
+        if _is_to_go(fresh, txn_context, TableVersion.NINE, TableVersion.EIGHT):
             _refuse_what_eight_does_not_know(fresh)
             if is_mysql(fresh.config):
                 _refuse_unseen_rows(seen, fresh)
@@ -151,25 +151,25 @@ def _from_nine_to_eight(client: MetaClient, control: Control, seen: MetaClient) 
 
 
 def _from_ten_to_nine(
-    client: MetaClient, control: Control, runner: Runner, options: WriteOptions | None, memory: int
+    client: MetaClient, txn_context: TxnContext, runner: Runner, options: WriteOptions | None, memory: int
 ) -> MetaClient:
-    client = clean_up(client, control)
+    client = clean_up(client, txn_context)
     _refuse_what_cannot_go(client)
     for instant in client.timeline.pending.of_actions(Action.COMPACTION, Action.LOG_COMPACTION):
-        run_compaction(client, instant, control, runner, options=options, memory=memory)
+        run_compaction(client, instant, txn_context, runner, options=options, memory=memory)
     for instant in client.timeline.pending.of_actions(Action.CLEAN):
-        run_clean(client, instant, control)
-    planned = schedule(client, Action.COMPACTION, lambda fresh, _: full_plan(fresh, has_native_logs), control)
+        run_clean(client, instant, txn_context)
+    planned = schedule(client, Action.COMPACTION, lambda fresh, _: full_plan(fresh, has_native_logs), txn_context)
     if planned is not None:
-        run_compaction(client, planned, control, runner, options=options, memory=memory)
+        run_compaction(client, planned, txn_context, runner, options=options, memory=memory)
     listed = native_logs(client)
     client = client.reload()  # after the listing: what is committed since cannot be in it
     writes = client.timeline.completed.writes.in_completion_order()
     if writes:
-        remove_files(client, _without_living(client, listed), control, retain=writes[-1])
-    with control.lock.hold() as lease:
+        remove_files(client, _without_live(client, listed), txn_context, retain=writes[-1])
+    with txn_context.lock.hold() as lease:
         fresh = client.reload()
-        if _is_to_go(fresh, control, TableVersion.TEN, TableVersion.NINE):
+        if _is_to_go(fresh, txn_context, TableVersion.TEN, TableVersion.NINE):
             _refuse_what_cannot_go(fresh)
             _refuse_what_came(fresh)
             lease.confirm()
@@ -180,9 +180,9 @@ def _from_ten_to_nine(
     return fresh.reload()
 
 
-def has_native_logs(piece: FileSlice) -> bool:
+def has_native_logs(file_slice: FileSlice) -> bool:
     """Whether a slice has logs that a version 9 reader would not know."""
-    return any(log.native for log in piece.log_files)
+    return any(log.native for log in file_slice.log_files)
 
 
 def native_logs(client: MetaClient) -> dict[str, list[str]]:
@@ -195,15 +195,21 @@ def native_logs(client: MetaClient) -> dict[str, list[str]]:
     return {partition: names for partition, names in found.items() if names}
 
 
-def _without_living(client: MetaClient, listed: dict[str, list[str]]) -> dict[str, list[str]]:
+def _without_live(client: MetaClient, listed: dict[str, list[str]]) -> dict[str, list[str]]:
     """The logs that no reader of now needs: not of a newest slice, and not of a write that is on its way."""
     view = FileSystemView.of(client)
     found = {}
     for partition, names in listed.items():
-        living = {log.name for piece in view.slices(partition) for log in piece.log_files}
-        begins = {name: parsed.instant_time for name in names if (parsed := parse_log_file(name)) is not None}
-        pending = {begin for begin in begins.values() if any(not i.is_completed for i in client.timeline.at(begin))}
-        found[partition] = [name for name, begin in begins.items() if name not in living and begin not in pending]
+        live = {log.name for file_slice in view.slices(partition) for log in file_slice.log_files}
+        begins = {name: parsed.requested_time for name in names if (parsed := parse_log_file(name)) is not None}
+        pending = {
+            requested_time
+            for requested_time in begins.values()
+            if any(not i.is_completed for i in client.timeline.at(requested_time))
+        }
+        found[partition] = [
+            name for name, requested_time in begins.items() if name not in live and requested_time not in pending
+        ]
     return found
 
 
@@ -259,7 +265,7 @@ def _refuse_plain_keys(client: MetaClient) -> None:
 def _refuse_unordered_events(client: MetaClient) -> None:
     """Events of MySQL's without the column that version 8 orders them by: Hudi fails over them, or late ones win."""
     column, known = MYSQL_SEQUENCE, client.config.ordering_fields
-    own = without_meta_fields(table_shape(client).schema).names if is_mysql(client.config) else []
+    own = without_meta_fields(reader_context_of(client).schema).names if is_mysql(client.config) else []
     lacking = f"version 8 orders events of MySQL by {column!r}"
     hint = f"Write the rows again with it, as file.position, made of {', '.join(known)}."
     if own and column not in own:

@@ -51,19 +51,19 @@ class Watcher:
         asked = TxnOptions.from_properties(self.services.properties).concurrency
         if asked is Concurrency.SINGLE_WRITER:
             raise InvalidRequest(f"who runs the plans of others is not the only writer, as {MODE}={asked} has it")
-        self.services = replace(self.services, control=replace(self.services.control, among_others=True))
+        self.services = replace(self.services, txn_context=replace(self.services.txn_context, among_others=True))
 
     def once(self) -> Iterator[Outcome]:
         """Every plan that is there now, oldest first, as far as nobody else runs it."""
         self._rounds += 1
         for planned in self.services.client.reload().timeline.pending.of_actions(*PLANS):
-            begin = planned.requested_time
-            if self._rounds < self._not_before.get(begin, 0):
+            requested_time = planned.requested_time
+            if self._rounds < self._not_before.get(requested_time, 0):
                 continue
             outcome = self._run(planned)
             if outcome.error is not None and not outcome.busy:
-                self._failures[begin] = self._failures.get(begin, 0) + 1
-                self._not_before[begin] = self._rounds + min(2 ** self._failures[begin], _MOST_ROUNDS)
+                self._failures[requested_time] = self._failures.get(requested_time, 0) + 1
+                self._not_before[requested_time] = self._rounds + min(2 ** self._failures[requested_time], _MOST_ROUNDS)
             yield outcome
 
     def _run(self, planned: Instant) -> Outcome:

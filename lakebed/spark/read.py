@@ -22,14 +22,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark user knows
 
 from lakebed.merge.file_group_reader import FileGroupReader
-from lakebed.merge.table_shape import ReadSplit
+from lakebed.merge.reader_context import ReadSplit
 from lakebed.model.schema import COMMIT_TIME
-from lakebed.read.kept_vectors import FileVector, SliceVectors
-from lakebed.read.living_rows import rows_by_vectors
+from lakebed.read.cached_merge import rows_by_vectors
+from lakebed.read.merge_vector_cache import FileVector, SliceVectors
 from lakebed.read.plan import Plan
+from lakebed.spark.dead_row_filter import live_rows
 from lakebed.spark.expressions import where
 from lakebed.spark.files import case_sensitive, spark_location, why_unreadable
-from lakebed.spark.living import living_rows
 from lakebed.spark.routes import SparkRoutes, routes
 from lakebed.spark.runner import task_frame
 from lakebed.spark.types import arrow_schema, conform, spark_schema
@@ -118,14 +118,14 @@ def _frame(spark: SparkSession, plan: Plan, vectors: Sequence[FileVector]) -> Da
 
     Half of a short query goes into telling Spark the same list of files and the same vectors as before.
     """
-    settings = (plan.reader.storage.url, str(plan.reader.shape.schema), case_sensitive(spark))
+    settings = (plan.reader.storage.url, str(plan.reader.reader_context.schema), case_sensitive(spark))
     key = (*settings, *((vector.path, hash(vector.words.tobytes())) for vector in vectors))
     kept = _FRAMES.setdefault(spark, {})
     frame = kept.get(key)
     if frame is None:
         frame = _read_files(spark, plan, [vector.path for vector in vectors])
         if any(vector.dead for vector in vectors):
-            frame = living_rows(spark, frame, vectors)
+            frame = live_rows(spark, frame, vectors)
         while len(kept) >= MOST_FRAMES:
             del kept[next(iter(kept))]
         kept[key] = frame
@@ -144,7 +144,7 @@ def _read_files(spark: SparkSession, plan: Plan, paths: Sequence[str]) -> DataFr
     """
     base = spark_location(spark, plan.reader.storage.url)
     urls = [_GLOB.sub(r"\\\1", f"{base}/{path}") for path in paths]
-    reader = spark.read.schema(spark_schema(plan.reader.shape.schema)).options(
+    reader = spark.read.schema(spark_schema(plan.reader.reader_context.schema)).options(
         ignoreMissingFiles=False, ignoreCorruptFiles=False, mergeSchema=False, datetimeRebaseMode="CORRECTED"
     )
     before = spark.conf.get(LISTING_THRESHOLD) or "32"
@@ -159,13 +159,13 @@ def _read_files(spark: SparkSession, plan: Plan, paths: Sequence[str]) -> DataFr
 
 def _select(files: DataFrame, plan: Plan) -> DataFrame:
     reader = plan.reader
-    hidden = {item.name: column for item in reader.shape.schema if (column := _unpushed(item)) is not None}
+    hidden = {item.name: column for item in reader.reader_context.schema if (column := _unpushed(item)) is not None}
     if hidden:
         files = files.withColumns(hidden)
     if reader.commits is not None:
         files = files.where(F.col(COMMIT_TIME).isin(sorted(reader.commits)))
     if reader.predicate is not None:
-        files = where(files, reader.predicate, reader.shape.schema)
+        files = where(files, reader.predicate, reader.reader_context.schema)
     names = [quoted((name,)) for name in plan.schema.names]
     return files.selectExpr(*(f"{name} AS {name}" for name in names))  # a table joined with itself has two of each
 

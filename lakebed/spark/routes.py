@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lakebed.merge.table_shape import ReadSplit
+from lakebed.merge.reader_context import ReadSplit
 from lakebed.read.plan import Plan
 
 MOST_FILES = 20_000
@@ -72,11 +72,11 @@ def routes(plan: Plan, unreadable: str | None = None, *, case_sensitive: bool = 
 def _base_is_native(plan: Plan, split: ReadSplit) -> bool:
     """Whether the base file at least can be left to Spark: one record wins as it is, and there is a Parquet base."""
     base = split.slice.base_file
-    return base is not None and base.extension == "parquet" and plan.reader.shape.rule.picks_whole_records
+    return base is not None and base.extension == "parquet" and plan.reader.reader_context.rule.picks_whole_records
 
 
 def _columns_in_the_way(plan: Plan, case_sensitive: bool) -> str | None:
-    names = plan.reader.shape.schema.names
+    names = plan.reader.reader_context.schema.names
     if METADATA_COLUMN in names:
         return f"a column called {METADATA_COLUMN!r} hides the one in which Spark tells files and rows"
     fold: Callable[[str], str] = str if case_sensitive else str.lower

@@ -20,9 +20,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lakebed.services.inline import after_write
-from lakebed.spark.carry import Carried, Carrier, forget, new_folder, rows_of
-from lakebed.spark.settings import Settings
+from lakebed.services.after_write import after_write
+from lakebed.spark.rows_to_driver import Carried, Carrier, forget, new_folder, rows_of
+from lakebed.spark.source_options import Settings
 from lakebed.spark.types import arrow_schema, conform
 from lakebed.write.operation import Operation
 

@@ -20,8 +20,8 @@ from pyspark.sql.types import StructType
 
 from lakebed.errors import InvalidRequest
 from lakebed.read.scan import Scan
-from lakebed.spark.settings import Settings
 from lakebed.spark.sink import LakebedWriter
+from lakebed.spark.source_options import Settings
 from lakebed.spark.types import arrow_schema, conform, spark_schema
 
 SHORT_NAME = "lakebed"

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark us
 from lakebed.errors import LakebedError
 from lakebed.model.partition_path import DEFAULT_PARTITION
 from lakebed.spark.udf import column_of
-from lakebed.write.prepare import Preparation
+from lakebed.write.rows.prepare import Preparation
 
 MOST_KNOWN = 256
 """Known partitions are told apart one by one; more of them go by their hash."""

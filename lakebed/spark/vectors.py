@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from lakebed.merge.file_group_reader import FileGroupReader
-from lakebed.merge.table_shape import ReadSplit
-from lakebed.read.kept_vectors import KEPT, SliceVectors, key_of, untouched, vectors_for_engines
+from lakebed.merge.reader_context import ReadSplit
+from lakebed.read.merge_vector_cache import MERGE_VECTORS, SliceVectors, key_of, untouched, vectors_for_engines
 from lakebed.read.plan import Plan
 from lakebed.runner import LocalRunner
 from lakebed.spark.routes import SparkRoutes
@@ -40,11 +40,11 @@ def find_vectors(spark: SparkSession, plan: Plan, chosen: SparkRoutes) -> Found:
     else:
         missing += chosen.native
     keys = {split: key_of(plan.reader, split, _FOR_SPARK) for split in missing}
-    known |= {split: KEPT.get(keys[split]) for split in missing if keys[split] in KEPT}
+    known |= {split: MERGE_VECTORS.get(keys[split]) for split in missing if keys[split] in MERGE_VECTORS}
     todo = [split for split in missing if split not in known]
     keep = plan.reader.options.memory // 2
     for split, vectors in zip(todo, _made(spark, plan, todo), strict=True):
-        KEPT.put(keys[split], vectors, KEPT.asked(keys[split]), keep)
+        MERGE_VECTORS.put(keys[split], vectors, MERGE_VECTORS.asked(keys[split]), keep)
         known[split] = vectors
     return Found(
         {split: vectors for split, vectors in known.items() if vectors is not None},

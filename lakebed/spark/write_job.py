@@ -26,34 +26,34 @@ from lakebed.datafile.writers import WrittenFile
 from lakebed.errors import InvalidRequest
 from lakebed.index.bucket import bucket_of_file_id
 from lakebed.model.files import FileGroupId
-from lakebed.read.shape import keyed_shape
+from lakebed.read.reader_context import keyed_reader_context
 from lakebed.runner import SerialRunner
-from lakebed.spark.exchange import can_exchange, write_by_files
-from lakebed.spark.known_files import KnownFiles, known_files
-from lakebed.spark.placement import TaskOfRow, place_rows
+from lakebed.spark.driver_write import expected_bytes, plan_text, rows_if_few
+from lakebed.spark.file_shuffle import can_shuffle_by_files, write_by_files
+from lakebed.spark.listing import KnownFiles, known_files
+from lakebed.spark.partitioner import TaskOfRow, place_rows
 from lakebed.spark.runner import captured, outcome
-from lakebed.spark.small import expected_bytes, plan_text, rows_if_few
 from lakebed.spark.task_expression import MisplacedRows
 from lakebed.spark.types import arrow_schema, by_name, by_number
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
-from lakebed.write.duplicates import duplicate_policy, known_keys_of, new_rows
 from lakebed.write.job import (
     CommitResult,
     WriteRequest,
     begin,
     commit,
-    placing_of,
     refuse_pending_clustering,
     replaced_groups,
+    tagging_of,
     write_context,
 )
-from lakebed.write.lanes import Lanes
 from lakebed.write.operation import Operation
-from lakebed.write.operations import TableWriter
-from lakebed.write.prepare import Preparation
-from lakebed.write.scatter import Scatter
-from lakebed.write.task import WriteContext, write_group
+from lakebed.write.rows.group_buffers import GroupBuffers
+from lakebed.write.rows.prepare import Preparation
+from lakebed.write.table_writer import TableWriter
+from lakebed.write.tagging.duplicates import duplicate_policy, known_keys_of, new_rows
+from lakebed.write.task.parallelism import Parallelism
+from lakebed.write.task.write_task import WriteContext, write_group
 
 RESULT = StructType([StructField("files", BinaryType())])
 DRIVER_ROWS = "lakebed.spark.driver.rows"
@@ -66,28 +66,33 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
     if operation is Operation.UPSERT and not writer.client.config.key_fields:
         raise InvalidRequest("the table has no record key, so nothing can be updated", hint="Use insert.")
     incoming = arrow_schema(df.schema)
-    shape = keyed_shape(writer.client)
-    plan = writer.plan(shape, incoming)  # whatever is wrong with the columns is said before Spark does anything
+    reader_context = keyed_reader_context(writer.client)
+    plan = writer.plan(
+        reader_context, incoming
+    )  # whatever is wrong with the columns is said before Spark does anything
     costs = plan_text(df, "COST")
     few = rows_if_few(df, incoming, _driver_rows(writer), costs)
     if few is not None:
         return writer.write(few, operation)
-    request, lanes = writer.request(operation, shape, plan), Lanes(SerialRunner())  # a task of Spark has one core
-    with begin(writer.client, writer.control, request) as txn:
+    request, parallelism = (
+        writer.request(operation, reader_context, plan),
+        Parallelism(SerialRunner()),
+    )  # a task of Spark has one core
+    with begin(writer.client, writer.txn_context, request) as txn:
         files = known_files(txn.snapshot)
         partitions = (files or FileSystemView.of(txn.snapshot)).partitions()
         looks = duplicate_policy(operation, request.options, plan.generator) is not Duplicates.NONE
-        by_files = not looks and can_exchange(txn.snapshot, request.properties, expected_bytes(costs))
+        by_files = not looks and can_shuffle_by_files(txn.snapshot, request.properties, expected_bytes(costs))
 
         def run(*, natively: bool) -> list[WrittenFile]:
-            placed = place_rows(df, plan, txn.snapshot, request, partitions, natively=natively)
-            own = replace(request, options=placed.options)
-            task = WriteTask(write_context(txn, own, lanes), own, plan, txn.snapshot, files, placed.check)
-            rows = written_by(placed.rows, task).collect()
+            tagged = place_rows(df, plan, txn.snapshot, request, partitions, natively=natively)
+            own = replace(request, options=tagged.options)
+            task = WriteTask(write_context(txn, own, parallelism), own, plan, txn.snapshot, files, tagged.check)
+            rows = written_by(tagged.rows, task).collect()
             return [file for row in rows for file in outcome(bytes(row["files"]))]
 
         if by_files:
-            written = write_by_files(df, plan, write_context(txn, request, lanes), request, txn.snapshot, files)
+            written = write_by_files(df, plan, write_context(txn, request, parallelism), request, txn.snapshot, files)
         else:
             try:
                 written = run(natively=True)
@@ -126,18 +131,18 @@ class WriteTask:
 
     def run(self, batches: Iterator[pa.RecordBatch], number: int, token: str) -> list[WrittenFile]:
         """Prepare, place and write the rows of one task."""
-        placing = placing_of(self.snapshot, self.request, SerialRunner(), self.files)
-        rows = self._new(self.plan.rows(by_name(batches, self.plan.incoming), self.context.begin_time, number))
+        tagging = tagging_of(self.snapshot, self.request, SerialRunner(), self.files)
+        rows = self._new(self.plan.rows(by_name(batches, self.plan.incoming), self.context.requested_time, number))
         written: list[WrittenFile] = []
-        with Scatter(self.context.memory // 2) as scatter:
-            placing.pile_up(scatter, rows, ())
-            found = placing.finish(scatter, self.snapshot)
-            groups = [placed.target.file_group for placed in found]
+        with GroupBuffers(self.context.memory // 2) as group_buffers:
+            tagging.buffer_rows(group_buffers, rows, ())
+            found = tagging.finish(group_buffers, self.snapshot)
+            groups = [tagged.target.file_group for tagged in found]
             self._check_places(groups, number)
             refuse_pending_clustering(self.snapshot, groups)
-            for index, placed in enumerate(found):
+            for index, tagged in enumerate(found):
                 group = number * GROUPS_PER_TASK + index
-                written += write_group(self.context, placed.target, placed.incoming, group, token)
+                written += write_group(self.context, tagged.target, tagged.incoming, group, token)
         return written
 
     def _new(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

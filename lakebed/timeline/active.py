@@ -65,10 +65,10 @@ def load_active(storage: Storage, folder: str = TIMELINE_DIR) -> ActiveTimeline:
 
 
 def create_requested(
-    storage: Storage, begin: str, action: Action, body: bytes = b"", folder: str = TIMELINE_DIR
+    storage: Storage, requested_time: str, action: Action, body: bytes = b"", folder: str = TIMELINE_DIR
 ) -> Instant:
     """Announce an action, with its plan if it has one."""
-    return _create(storage, Instant(begin, action, State.REQUESTED), body, folder)
+    return _create(storage, Instant(requested_time, action, State.REQUESTED), body, folder)
 
 
 def to_inflight(storage: Storage, requested: Instant, body: bytes = b"", folder: str = TIMELINE_DIR) -> Instant:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from lakebed.errors import InvalidRequest
@@ -22,7 +22,6 @@ __all__ = [
     "INSTANT_LENGTH",
     "LEGACY_LENGTH",
     "Clock",
-    "ManualClock",
     "SystemClock",
     "comparable",
     "instant_time_before",
@@ -49,19 +48,6 @@ class SystemClock:
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
-
-
-@dataclass(slots=True)
-class ManualClock:
-    """A clock that moves only when told to; it may also be set back, as real ones sometimes are."""
-
-    ms: int = field(default=1_767_225_600_000)  # 2026-01-01T00:00:00Z
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def advance(self, ms: int = 1) -> None:
-        self.ms += ms
 
 
 def instant_time_now(clock: Clock, timezone: str = "UTC") -> str:

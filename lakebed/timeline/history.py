@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.format.names import HISTORY_DIR, manifest_file_name
-from lakebed.format.timeline_files import decode_body
+from lakebed.format.timeline.files import decode_body
 from lakebed.model.actions import ActionBody
 from lakebed.model.instant import Action, Instant, State
 from lakebed.runner import LocalRunner
@@ -125,12 +125,12 @@ class History:
         completions = comparable_times(table[COMPLETED])
         return instants_of(table.filter(pc.equal(completions, pc.min(completions))))[0]
 
-    def find(self, begin: str) -> tuple[Instant, ...]:
+    def find(self, requested_time: str) -> tuple[Instant, ...]:
         """All archived actions with that begin."""
         found: list[Instant] = []
-        for file in files_within(self.files, begin, begin):
-            times = self._reader.times(file, begin, begin)
-            found += instants_of(times.filter(pc.equal(times[REQUESTED], begin)))
+        for file in files_within(self.files, requested_time, requested_time):
+            times = self._reader.times(file, requested_time, requested_time)
+            found += instants_of(times.filter(pc.equal(times[REQUESTED], requested_time)))
         return Timeline.of(found).instants
 
     def body(self, instant: Instant) -> ActionBody | None:

@@ -24,7 +24,7 @@ from lakebed.format.names import (
     parse_history_file,
     parse_manifest_file,
 )
-from lakebed.format.timeline_files import ManifestEntry, parse_manifest, parse_version
+from lakebed.format.timeline.files import ManifestEntry, parse_manifest, parse_version
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import INSTANT_LENGTH, comparable
 

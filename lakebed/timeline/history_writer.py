@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptTable
-from lakebed.format.avro import SCHEMAS
+from lakebed.format.avro.container import SCHEMAS
 from lakebed.format.names import (
     VERSION_FILE,
     history_file_name,
@@ -27,7 +27,7 @@ from lakebed.format.names import (
     parse_history_file,
     parse_manifest_file,
 )
-from lakebed.format.timeline_files import ManifestEntry, parse_manifest, render_manifest, render_version
+from lakebed.format.timeline.files import ManifestEntry, parse_manifest, render_manifest, render_version
 from lakebed.timeline.history import History
 from lakebed.timeline.history_columns import REQUESTED, STORED, ascends
 from lakebed.timeline.history_files import HistoryFile, files_of

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
-from lakebed.config.options import TableConfig
+from lakebed.config.read_options import TableConfig
 from lakebed.errors import ConflictError, CorruptTable
 from lakebed.format.names import (
     HOODIE_DIR,
@@ -25,7 +25,7 @@ from lakebed.format.names import (
     TIMELINE_DIR,
     instant_file_name,
 )
-from lakebed.format.timeline_files import decode_body
+from lakebed.format.timeline.files import decode_body
 from lakebed.model.actions import (
     ActionBody,
     CommitMetadata,
@@ -52,7 +52,7 @@ _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 class Replacement:
     """A replacecommit that retired a file group."""
 
-    begin: str
+    requested_time: str
     completion_time: str
 
 
@@ -118,20 +118,20 @@ class MetaClient:
         first = self.timeline.first_write_not_saved
         return comparable(first.requested_time) if first else None
 
-    def is_before_timeline(self, begin: str) -> bool:
+    def is_before_timeline(self, requested_time: str) -> bool:
         """Whether the active timeline starts later than this begin, which archiving must then have passed."""
-        return self._timeline_starts is not None and comparable(begin) < self._timeline_starts
+        return self._timeline_starts is not None and comparable(requested_time) < self._timeline_starts
 
-    def is_committed(self, begin: str) -> bool:
+    def is_committed(self, requested_time: str) -> bool:
         """Whether files with this begin count."""
-        if self.timeline.completed_write(begin) is not None:
+        if self.timeline.completed_write(requested_time) is not None:
             return True
-        known = self.timeline.find(begin)
+        known = self.timeline.find(requested_time)
         if known is not None and not known.is_completed:
             return False
-        if self.is_before_timeline(begin) and begin not in self._undone:
+        if self.is_before_timeline(requested_time) and requested_time not in self._undone:
             return True
-        return any(instant.action.adds_files for instant in self.history.find(begin))
+        return any(instant.action.adds_files for instant in self.history.find(requested_time))
 
     @cached_property
     def _undone(self) -> frozenset[str]:
@@ -145,15 +145,19 @@ class MetaClient:
                 found.update(body.instants)
         return frozenset(found)
 
-    def is_undone(self, begin: str) -> bool:
+    def is_undone(self, requested_time: str) -> bool:
         """Whether the write with this begin was rolled back, and neither it nor another came in its place."""
-        return begin in self._undone and not self.timeline.at(begin) and not self.history.find(begin)
+        return (
+            requested_time in self._undone
+            and not self.timeline.at(requested_time)
+            and not self.history.find(requested_time)
+        )
 
-    def completion_time(self, begin: str) -> str | None:
+    def completion_time(self, requested_time: str) -> str | None:
         """When the write with this begin became visible, None when nobody knows of it."""
-        instant = self.timeline.completed_write(begin)
+        instant = self.timeline.completed_write(requested_time)
         if instant is None:
-            instant = next((i for i in self.history.find(begin) if i.action.adds_files), None)
+            instant = next((i for i in self.history.find(requested_time) if i.action.adds_files), None)
         return instant.completion_time if instant else None
 
     def resolve_time(self, value: str | dt.datetime | dt.date) -> str:
@@ -170,9 +174,9 @@ class MetaClient:
             self._bodies[instant] = self._load(instant)
         return self._bodies[instant]
 
-    def commit(self, begin: str) -> CommitMetadata | None:
+    def commit(self, requested_time: str) -> CommitMetadata | None:
         """What the completed write with this begin reported, if it is on the active timeline."""
-        instant = self.timeline.completed_write(begin)
+        instant = self.timeline.completed_write(requested_time)
         body = self.body(instant) if instant else None
         return body if isinstance(body, CommitMetadata) else None
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from itertools import islice
 
-from lakebed.config.options import TableConfig
+from lakebed.config.read_options import TableConfig
 from lakebed.errors import ConflictError, CorruptTable, StorageUnavailable, TableNotFound
 from lakebed.format.names import HOODIE_DIR, PROPERTIES_BACKUP_FILE, PROPERTIES_FILE, TEMP_DIR
 from lakebed.format.table_files import (

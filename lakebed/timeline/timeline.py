@@ -59,22 +59,22 @@ class Timeline:
         found: dict[str, list[Instant]] = {}
         for instant in self.instants:
             found.setdefault(instant.requested_time, []).append(instant)
-        return {begin: tuple(group) for begin, group in found.items()}
+        return {requested_time: tuple(group) for requested_time, group in found.items()}
 
-    def at(self, begin: str) -> tuple[Instant, ...]:
+    def at(self, requested_time: str) -> tuple[Instant, ...]:
         """All actions with that begin: two when a commit has a savepoint."""
-        return self._by_begin.get(begin, ())
+        return self._by_begin.get(requested_time, ())
 
-    def find(self, begin: str, action: Action | None = None) -> Instant | None:
+    def find(self, requested_time: str, action: Action | None = None) -> Instant | None:
         """The action with that begin; without a word the savepoint of a commit is not meant."""
-        for instant in self.at(begin):
+        for instant in self.at(requested_time):
             if instant.action is action or (action is None and instant.action is not Action.SAVEPOINT):
                 return instant
         return None
 
-    def completed_write(self, begin: str) -> Instant | None:
+    def completed_write(self, requested_time: str) -> Instant | None:
         """The completed commit, deltacommit or replacecommit with that begin."""
-        return next((i for i in self.at(begin) if i.is_completed and i.action.adds_files), None)
+        return next((i for i in self.at(requested_time) if i.is_completed and i.action.adds_files), None)
 
     @property
     def first(self) -> Instant | None:

@@ -37,13 +37,13 @@ from lakebed.txn.rollback import rollback_of
 class Touched:
     """The file groups of one write, by what it did to them."""
 
-    begin: str
+    requested_time: str
     appended: frozenset[FileGroupId]
     rewritten: frozenset[FileGroupId]
     compacted: bool = False
 
     @classmethod
-    def by(cls, begin: str, commit: CommitMetadata) -> Touched:
+    def by(cls, requested_time: str, commit: CommitMetadata) -> Touched:
         appended: set[FileGroupId] = set()
         rewritten: set[FileGroupId] = set()
         for partition, stats in commit.stats.items():
@@ -52,7 +52,7 @@ class Touched:
                 (appended if is_log else rewritten).add(FileGroupId(partition, stat.file_id))
         for partition, file_ids in commit.replaced_file_ids.items():
             rewritten.update(FileGroupId(partition, file_id) for file_id in file_ids)
-        return cls(begin, frozenset(appended), frozenset(rewritten), commit.compacted)
+        return cls(requested_time, frozenset(appended), frozenset(rewritten), commit.compacted)
 
     @property
     def groups(self) -> frozenset[FileGroupId]:
@@ -65,7 +65,7 @@ def conflicts(ours: Touched, others: Iterable[Touched], *, non_blocking: bool = 
         shared = _contested(ours, theirs, non_blocking)
         if shared:
             return ConflictError(
-                f"the write {theirs.begin} completed while {ours.begin} was running and touched "
+                f"the write {theirs.requested_time} completed while {ours.requested_time} was running and touched "
                 f"{len(shared)} of the same file groups, such as {min(shared)}",
                 hint="This write is undone; try again.",
             )
@@ -112,13 +112,13 @@ def _report(instant: Instant, body: ActionBody | None) -> Iterator[tuple[Instant
 
 def instant_still_ours(snapshot: MetaClient, now: MetaClient, inflight: Instant, *, alive: bool) -> None:
     """Nobody completed, undid or began to undo the action while we were away."""
-    begin = inflight.requested_time
-    done = now.timeline.find(begin, inflight.action.completes_as)
+    requested_time = inflight.requested_time
+    done = now.timeline.find(requested_time, inflight.action.completes_as)
     if done is not None and done.is_completed:
         raise ConflictError(f"{inflight} was completed by another writer", hint="Open the table again.")
     if now.active.size(inflight) is None:
         raise ConflictError(f"{inflight} was rolled back by another writer", hint="Try again.")
-    undone = rolled_back_since(snapshot, now, begin)
+    undone = rolled_back_since(snapshot, now, requested_time)
     if undone is not None:
         raise ConflictError(f"{inflight} is being rolled back by {undone}", hint="Try again.")
     if not alive:
@@ -146,10 +146,10 @@ def version_still_the_same(snapshot: MetaClient, now: MetaClient) -> None:
         )
 
 
-def saved_write_is_there(now: MetaClient, begin: str) -> None:
+def saved_write_is_there(now: MetaClient, requested_time: str) -> None:
     """A savepoint holds a completed write of the active timeline: one that was undone or archived cannot be gone to."""
-    if now.timeline.completed_write(begin) is None:
-        raise ConflictError(f"the write {begin} was undone or archived before it was saved", hint="Try again.")
+    if now.timeline.completed_write(requested_time) is None:
+        raise ConflictError(f"the write {requested_time} was undone or archived before it was saved", hint="Try again.")
 
 
 def schema_still_the_same(snapshot: MetaClient, now: MetaClient) -> None:
@@ -162,15 +162,15 @@ def schema_still_the_same(snapshot: MetaClient, now: MetaClient) -> None:
             )
 
 
-def rolled_back_since(snapshot: MetaClient, now: MetaClient, begin: str) -> Instant | None:
+def rolled_back_since(snapshot: MetaClient, now: MetaClient, requested_time: str) -> Instant | None:
     """A rollback of this begin, pending or completed, that the snapshot did not have."""
     known = {instant.requested_time for instant in snapshot.timeline.of_actions(Action.ROLLBACK)}
-    return rollback_of(now, begin, except_for=known)
+    return rollback_of(now, requested_time, except_for=known)
 
 
-def completion_time_moves_forward(timeline: Timeline, begin: str, completion: str) -> None:
+def completion_time_moves_forward(timeline: Timeline, requested_time: str, completion: str) -> None:
     """Completions are published in the order of their times, each after everything that began before it."""
-    greatest = max(comparable(begin), greatest_time(timeline) or "")
+    greatest = max(comparable(requested_time), greatest_time(timeline) or "")
     if completion <= greatest:
         raise ConflictError(
             f"the completion time {completion} is not after {greatest}, which is on the timeline", hint="Try again."
@@ -214,13 +214,13 @@ def no_file_group_written_twice(commit: CommitMetadata) -> None:
                 raise InvalidRequest(f"two task attempts wrote the file group {group} in one commit", file=stat.path)
 
 
-def files_are_of(begin: str, commit: CommitMetadata) -> None:
+def files_are_of(requested_time: str, commit: CommitMetadata) -> None:
     """Every file of the commit carries its begin: the name decides with which commit a file counts."""
     for stats in commit.stats.values():
         for stat in stats:
             parsed = parse_base_file(_name(stat.path or "")) or parse_log_file(_name(stat.path or ""))
-            if stat.path and (parsed is None or parsed.instant_time != begin):
-                raise InvalidRequest(f"a file that does not belong to the instant {begin}", file=stat.path)
+            if stat.path and (parsed is None or parsed.requested_time != requested_time):
+                raise InvalidRequest(f"a file that does not belong to the instant {requested_time}", file=stat.path)
 
 
 def _name(path: str) -> str:

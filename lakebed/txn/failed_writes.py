@@ -24,32 +24,37 @@ from lakebed.model.instant import Action, Instant
 from lakebed.storage.local import TEMP_PREFIX, owner_of_temporary
 from lakebed.storage.storage import FileInfo
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
 from lakebed.txn.heartbeat import is_expired
 from lakebed.txn.markers import begin_of, delete_empty_folders, delete_markers, file_id_of, list_markers
 from lakebed.txn.mode import policy
 from lakebed.txn.options import FailedWrites
 from lakebed.txn.rollback import delete_all, finish_rollback, roll_back, rollback_of
+from lakebed.txn.txn_context import TxnContext
 from lakebed.view.committed import NamedFiles
 
 _FORGOTTEN_MS = 24 * 60 * 60 * 1000
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 
-def clean_up(client: MetaClient, control: Control) -> MetaClient:
+def clean_up(client: MetaClient, txn_context: TxnContext) -> MetaClient:
     """Leave nothing behind that a dead writer began, as far as the policy allows; the table as it is afterwards."""
     client = client.reload()
-    if policy(client.config, control) is FailedWrites.NEVER:
+    if policy(client.config, txn_context) is FailedWrites.NEVER:
         return client
     for rollback in client.timeline.pending.of_actions(Action.ROLLBACK):
-        if _is_dead(client, rollback.requested_time, control):
-            finish_rollback(client, rollback, control)
+        if _is_dead(client, rollback.requested_time, txn_context):
+            finish_rollback(client, rollback, txn_context)
             client = client.reload()
-    failed = [instant for instant in failed_writes(client) if _is_dead(client, instant.requested_time, control)]
+    failed = [instant for instant in failed_writes(client) if _is_dead(client, instant.requested_time, txn_context)]
     for instant in failed:
-        roll_back(client, instant, control, partial(_is_dead, begin=instant.requested_time, control=control))
+        roll_back(
+            client,
+            instant,
+            txn_context,
+            partial(_is_dead, requested_time=instant.requested_time, txn_context=txn_context),
+        )
     client = client.reload() if failed else client
-    sweep(client, control)
+    sweep(client, txn_context)
     return client
 
 
@@ -59,48 +64,56 @@ def failed_writes(client: MetaClient) -> tuple[Instant, ...]:
     return tuple(instant for instant in pending if not _is_clustering(client, instant))
 
 
-def sweep(client: MetaClient, control: Control) -> None:
+def sweep(client: MetaClient, txn_context: TxnContext) -> None:
     """Remove markers and heartbeats that belong to nothing pending, and unnamed files that the markers tell of."""
     begins, temporaries = _leftovers(client)
-    _remove_temporaries(client, temporaries, control)
-    done = [begin for begin in begins if client.timeline.at(begin) and not _is_pending(client, begin)]
-    for begin in done:
-        _remove(client, begin)
-    unknown = [begin for begin in begins if not client.timeline.at(begin) and _is_dead(client, begin, control)]
+    _remove_temporaries(client, temporaries, txn_context)
+    done = [
+        requested_time
+        for requested_time in begins
+        if client.timeline.at(requested_time) and not _is_pending(client, requested_time)
+    ]
+    for requested_time in done:
+        _remove(client, requested_time)
+    unknown = [
+        requested_time
+        for requested_time in begins
+        if not client.timeline.at(requested_time) and _is_dead(client, requested_time, txn_context)
+    ]
     if unknown:
-        with control.lock.hold():  # services claim their begins under the lock: no claim of theirs is under way now
+        with txn_context.lock.hold():  # services claim their begins under the lock: no claim of theirs is under way now
             fresh = client.reload()
-            for begin in unknown:
-                if not fresh.timeline.at(begin) and _is_dead(fresh, begin, control):
-                    _remove(fresh, begin)
+            for requested_time in unknown:
+                if not fresh.timeline.at(requested_time) and _is_dead(fresh, requested_time, txn_context):
+                    _remove(fresh, requested_time)
 
 
-def named_by(client: MetaClient, begin: str) -> NamedFiles | None:
+def named_by(client: MetaClient, requested_time: str) -> NamedFiles | None:
     """The files that the completed write of this begin reports, None when there is no such write at hand."""
-    instant, commit = client.timeline.completed_write(begin), client.commit(begin)
+    instant, commit = client.timeline.completed_write(requested_time), client.commit(requested_time)
     return None if instant is None or commit is None else NamedFiles.of(commit, client.active.path(instant))
 
 
-def delete_unnamed(client: MetaClient, begin: str, named: NamedFiles | None) -> None:
+def delete_unnamed(client: MetaClient, requested_time: str, named: NamedFiles | None) -> None:
     """Delete the marked files of a begin that its commit does not name; without a commit, all of them."""
     unnamed = []
-    for marker in list_markers(client.storage, begin):
-        ours = begin_of(marker.data_file) == begin and marker.io_type is not MarkerType.APPEND
+    for marker in list_markers(client.storage, requested_time):
+        ours = begin_of(marker.data_file) == requested_time and marker.io_type is not MarkerType.APPEND
         file_id = file_id_of(marker.data_file) or ""
         if ours and (named is None or not named.has(marker.partition_path, file_id, marker.data_file)):
             unnamed.append(marker.path)
     delete_all(client.storage, unnamed)
 
 
-def _remove(client: MetaClient, begin: str) -> None:
-    named = named_by(client, begin)
+def _remove(client: MetaClient, requested_time: str) -> None:
+    named = named_by(client, requested_time)
     if named is not None:
-        delete_unnamed(client, begin, named)
-    elif rollback_of(client, begin) is not None or not client.is_committed(begin):
-        delete_unnamed(client, begin, None)
-    delete_markers(client.storage, begin)
-    delete_empty_folders(client.storage, begin)
-    client.storage.delete([heartbeat_file(begin)])
+        delete_unnamed(client, requested_time, named)
+    elif rollback_of(client, requested_time) is not None or not client.is_committed(requested_time):
+        delete_unnamed(client, requested_time, None)
+    delete_markers(client.storage, requested_time)
+    delete_empty_folders(client.storage, requested_time)
+    client.storage.delete([heartbeat_file(requested_time)])
 
 
 def _leftovers(client: MetaClient) -> tuple[list[str], list[FileInfo]]:
@@ -111,24 +124,24 @@ def _leftovers(client: MetaClient) -> tuple[list[str], list[FileInfo]]:
     return sorted(filter(is_instant_time, names)), temporaries
 
 
-def _remove_temporaries(client: MetaClient, found: list[FileInfo], control: Control) -> None:
+def _remove_temporaries(client: MetaClient, found: list[FileInfo], txn_context: TxnContext) -> None:
     owners = {info.path: owner_of_temporary(info.name) for info in found}
     gone = [path for path, owner in owners.items() if owner is not None and owner.is_gone]
     foreign = [info for info in found if (owner := owners[info.path]) is None or not owner.is_here]
     if foreign:
-        now = control.store_clock(client.storage).now_ms()
+        now = txn_context.store_clock(client.storage).now_ms()
         gone += [info.path for info in foreign if now - info.modified_ms > _FORGOTTEN_MS and info.path not in gone]
     client.storage.delete(gone)
 
 
-def _is_pending(client: MetaClient, begin: str) -> bool:
-    return any(not instant.is_completed for instant in client.timeline.at(begin))
+def _is_pending(client: MetaClient, requested_time: str) -> bool:
+    return any(not instant.is_completed for instant in client.timeline.at(requested_time))
 
 
-def _is_dead(client: MetaClient, begin: str, control: Control) -> bool:
-    if policy(client.config, control) is FailedWrites.EAGER:
+def _is_dead(client: MetaClient, requested_time: str, txn_context: TxnContext) -> bool:
+    if policy(client.config, txn_context) is FailedWrites.EAGER:
         return True
-    return is_expired(client.storage, begin, control.store_clock(client.storage), control.options)
+    return is_expired(client.storage, requested_time, txn_context.store_clock(client.storage), txn_context.options)
 
 
 def _is_clustering(client: MetaClient, instant: Instant) -> bool:

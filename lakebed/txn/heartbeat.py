@@ -17,7 +17,7 @@ from lakebed.storage.local import temporary_name
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import Clock
 from lakebed.txn.options import TxnOptions
-from lakebed.txn.pulse import Pulse
+from lakebed.txn.periodic import Periodic
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +38,28 @@ class StoreClock:
         return found.modified_ms
 
 
-def is_expired(storage: Storage, begin: str, clock: Clock, options: TxnOptions) -> bool:
+def is_expired(storage: Storage, requested_time: str, clock: Clock, options: TxnOptions) -> bool:
     """Whether the writer of this begin counts as dead. `clock` must be comparable with the store's times.
 
     The answer may be out of date when it arrives: whoever acts on it looks again under the table lock whether the
     instant is still pending, for a writer that just completed has removed its heartbeat as well.
     """
-    beat = storage.stat(heartbeat_file(begin))
+    beat = storage.stat(heartbeat_file(requested_time))
     return beat is None or clock.now_ms() - beat.modified_ms > options.heartbeat_expiry_ms
 
 
 class Heartbeat:
     """Keeps the heartbeat of one begin fresh. The file itself exists already: it was the claim."""
 
-    def __init__(self, storage: Storage, begin: str, options: TxnOptions) -> None:
+    def __init__(self, storage: Storage, requested_time: str, options: TxnOptions) -> None:
         self._storage = storage
-        self._path = heartbeat_file(begin)
-        self._pulse = Pulse(f"lakebed-heartbeat-{begin}", options.heartbeat_interval_ms / 1000, self.beat)
+        self._path = heartbeat_file(requested_time)
+        self._periodic = Periodic(
+            f"lakebed-heartbeat-{requested_time}", options.heartbeat_interval_ms / 1000, self.beat
+        )
 
     def start(self) -> Heartbeat:
-        self._pulse.start()
+        self._periodic.start()
         return self
 
     def beat(self) -> bool:
@@ -72,7 +74,7 @@ class Heartbeat:
 
     def stop(self) -> None:
         """No more beats; the file stays, and goes stale unless the instant is finished."""
-        self._pulse.stop()
+        self._periodic.stop()
 
     def remove(self) -> None:
         """The instant is finished, one way or the other."""

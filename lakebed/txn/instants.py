@@ -62,14 +62,14 @@ def claim_begin(client: MetaClient, clock: Clock) -> tuple[str, MetaClient]:
     raise ConflictError(f"{_CLAIMS} begin times in a row were taken by other writers", hint="Try again.")
 
 
-def completion_time(begin: str, timeline: Timeline, clock: Clock, timezone: str, *after: str | None) -> str:
+def completion_time(requested_time: str, timeline: Timeline, clock: Clock, timezone: str, *after: str | None) -> str:
     """The time at which an action completes. The caller holds the table lock and has just listed the timeline."""
-    return next_time(clock, timezone, begin, greatest_time(timeline), *after)
+    return next_time(clock, timezone, requested_time, greatest_time(timeline), *after)
 
 
-def _is_newest(begin: str, timeline: Timeline) -> bool:
+def _is_newest(requested_time: str, timeline: Timeline) -> bool:
     """Whether nothing on the timeline has this begin, and all that is completed lies before it."""
-    if timeline.at(begin):
+    if timeline.at(requested_time):
         return False
     greatest = greatest_time(timeline.completed)
-    return greatest is None or greatest < begin
+    return greatest is None or greatest < requested_time

@@ -33,7 +33,7 @@ from lakebed.storage.process import Process
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import Clock, SystemClock, instant_time_of_ms
 from lakebed.txn.options import TxnOptions
-from lakebed.txn.pulse import Pulse
+from lakebed.txn.periodic import Periodic
 
 _DRIFT_MS = 500
 """How far the clocks of two lock holders may be apart; a lease is taken over only when it is expired by more."""
@@ -98,12 +98,12 @@ class StorageLock:
     @contextmanager
     def hold(self) -> Iterator[Lease]:
         lease = self._acquire()
-        pulse = Pulse("lakebed-lock", self.options.lock_renew_s, lease.renew)
-        pulse.start()
+        periodic = Periodic("lakebed-lock", self.options.lock_renew_s, lease.renew)
+        periodic.start()
         try:
             yield lease
         finally:
-            pulse.stop()
+            periodic.stop()
             with suppress(StorageUnavailable):  # it expires by itself
                 lease.release()
 

@@ -17,8 +17,8 @@ from itertools import groupby
 
 from lakebed.datafile.log_file import open_log_file
 from lakebed.datafile.log_scan import ScannedLog
-from lakebed.format.log_block import ROLLBACK_COMMAND, BlockKind, Header
-from lakebed.format.log_v1 import encode_block
+from lakebed.format.log.block import ROLLBACK_COMMAND, BlockKind, Header
+from lakebed.format.log.v1 import encode_block
 from lakebed.format.names import ROLLBACK_TOKEN, LogFileName, parse_log_file
 from lakebed.model.files import LogKind
 from lakebed.storage.storage import Storage, joined
@@ -44,7 +44,7 @@ def take_back_blocks(storage: Storage, paths: Iterable[str], target: str, by: st
         last = max(logs, key=lambda scanned: scanned.log.order).log
         group, version = last.file_group, last.version + 1
         while True:
-            name = LogFileName(group.file_id, last.instant_time, version, ROLLBACK_TOKEN, LogKind.LOG, native=False)
+            name = LogFileName(group.file_id, last.requested_time, version, ROLLBACK_TOKEN, LogKind.LOG, native=False)
             path = joined(group.partition_path, name.render())
             if storage.put_if_absent(path, command):
                 break
@@ -61,8 +61,8 @@ def _slices(paths: Iterable[str], target: str) -> Iterator[list[str]]:
         log = parse_log_file(name)
         if log is None or log.native or log.kind is not LogKind.LOG:
             continue
-        if comparable(log.instant_time) < comparable(target):
-            named.append(((folder, log.file_id, log.instant_time), path))
+        if comparable(log.requested_time) < comparable(target):
+            named.append(((folder, log.file_id, log.requested_time), path))
     for _, found in groupby(sorted(named), key=lambda item: item[0]):
         yield [path for _, path in found]
 
@@ -75,5 +75,5 @@ def _counts(logs: Sequence[ScannedLog], target: str) -> bool:
             if block.is_rollback:
                 stands = stands and block.target_instant_time != target
             elif block.kind not in (BlockKind.CORRUPT, BlockKind.COMMAND):
-                stands = stands or block.instant_time == target
+                stands = stands or block.requested_time == target
     return stands

@@ -42,7 +42,7 @@ class Marker:
 def begin_of(data_file: str) -> str | None:
     """The begin in a data file's name; None for anything that is no data file."""
     name = parse_base_file(data_file) or parse_log_file(data_file)
-    return name.instant_time if name else None
+    return name.requested_time if name else None
 
 
 def file_id_of(data_file: str) -> str | None:
@@ -52,31 +52,31 @@ def file_id_of(data_file: str) -> str | None:
 
 
 def create_marker(
-    storage: Storage, begin: str, partition_path: str, data_file: str, io_type: MarkerType = MarkerType.CREATE
+    storage: Storage, requested_time: str, partition_path: str, data_file: str, io_type: MarkerType = MarkerType.CREATE
 ) -> str:
     """Announce a data file; to be called before the file is created. Log files are CREATE as well."""
-    path = f"{marker_dir(begin, partition_path)}/{MarkerName(data_file, io_type).render()}"
+    path = f"{marker_dir(requested_time, partition_path)}/{MarkerName(data_file, io_type).render()}"
     storage.put(path, b"")
     return path
 
 
-def list_markers(storage: Storage, begin: str) -> tuple[Marker, ...]:
+def list_markers(storage: Storage, requested_time: str) -> tuple[Marker, ...]:
     """All announced data files of a begin, in either form, each once."""
-    return tuple(sorted(set(_markers(storage, begin))))
+    return tuple(sorted(set(_markers(storage, requested_time))))
 
 
-def delete_markers(storage: Storage, begin: str) -> None:
+def delete_markers(storage: Storage, requested_time: str) -> None:
     """Remove everything below the begin's marker folder."""
-    storage.delete([info.path for info in storage.list(marker_dir(begin), recursive=True)])
+    storage.delete([info.path for info in storage.list(marker_dir(requested_time), recursive=True)])
 
 
-def delete_empty_folders(storage: Storage, begin: str) -> None:
+def delete_empty_folders(storage: Storage, requested_time: str) -> None:
     """Remove what a crash between a marker and its folder left on a disk; elsewhere folders are only names."""
-    storage.delete([f"{folder}/_" for folder in folders_below(storage, marker_dir(begin))])
+    storage.delete([f"{folder}/_" for folder in folders_below(storage, marker_dir(requested_time))])
 
 
-def _markers(storage: Storage, begin: str) -> Iterator[Marker]:
-    folder = marker_dir(begin)
+def _markers(storage: Storage, requested_time: str) -> Iterator[Marker]:
+    folder = marker_dir(requested_time)
     for info in storage.list(folder, recursive=True):
         relative = info.path.removeprefix(f"{folder}/")
         if parse_server_markers_file(relative) is None:

@@ -29,9 +29,9 @@ from lakebed.format.names import HEARTBEAT_DIR, is_instant_time
 from lakebed.storage.storage import Storage
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.table_properties import load_table_config, update_properties
-from lakebed.txn.control import Control
 from lakebed.txn.lock_providers import lock_for
 from lakebed.txn.options import HUDI_LOCKS, LOCK_PROVIDER, MODE, Concurrency, FailedWrites, LockKind, TxnOptions
+from lakebed.txn.txn_context import TxnContext
 
 _DECLARED = options_of(TxnOptions)
 _KEYS = frozenset(key for one in _DECLARED.values() for key in one.keys)
@@ -74,12 +74,12 @@ def shared_lock(storage: Storage, version: TableVersion) -> LockKind:
 # What holds for a call
 
 
-def control_for(client: MetaClient, given: Mapping[str, str], base: Control | None = None) -> Control:
+def txn_context_for(client: MetaClient, given: Mapping[str, str], base: TxnContext | None = None) -> TxnContext:
     """How the transactions of a call are run: as the table says, with the options given on top.
 
     Refuses options that the table's mode does not allow. `base` is what a test or another door put in.
     """
-    base = base or Control.of(client.storage)
+    base = base or TxnContext.of(client.storage)
     asked = {key: value for key, value in given.items() if key in _KEYS}
     known = {key: value for key, value in client.config.properties.items() if key in _KEYS and key != MODE}
     mode = mode_in_force(client.config, replace(base, options=_options(base, asked)))
@@ -93,32 +93,32 @@ def control_for(client: MetaClient, given: Mapping[str, str], base: Control | No
     lock = base.lock
     if _lock_settings(options) != _lock_settings(base.options):
         lock = lock_for(client.storage, options, base.clock, base.sleep)
-    control = replace(base, options=options, lock=lock)
-    require_mode(client.config, control)
+    txn_context = replace(base, options=options, lock=lock)
+    require_mode(client.config, txn_context)
     if table_mode(client.config).has_others and LOCK_PROVIDER in known:
         _require_lock(known[LOCK_PROVIDER], options)
-    return control
+    return txn_context
 
 
-def mode_in_force(config: TableConfig, control: Control) -> Concurrency:
+def mode_in_force(config: TableConfig, txn_context: TxnContext) -> Concurrency:
     """The table's mode, or the stricter one that a call asks for."""
     table = table_mode(config)
-    asked = _asked(table, control)
+    asked = _asked(table, txn_context)
     return table if asked is None or table.has_others else asked
 
 
-def policy(config: TableConfig, control: Control) -> FailedWrites:
+def policy(config: TableConfig, txn_context: TxnContext) -> FailedWrites:
     """When pending writes of others are undone: at once only where there are no others."""
-    has_others, asked = mode_in_force(config, control).has_others, control.options.failed_writes
+    has_others, asked = mode_in_force(config, txn_context).has_others, txn_context.options.failed_writes
     if asked is None or (asked is FailedWrites.EAGER and has_others):
         return FailedWrites.LAZY if has_others else FailedWrites.EAGER
     return asked
 
 
-def require_mode(config: TableConfig, control: Control) -> Concurrency:
+def require_mode(config: TableConfig, txn_context: TxnContext) -> Concurrency:
     """The mode of a call on a table; `InvalidRequest` when it asks for less than the table's, or for another kind."""
     table = table_mode(config)
-    asked, mode = _asked(table, control), mode_in_force(config, control)
+    asked, mode = _asked(table, txn_context), mode_in_force(config, txn_context)
     if asked is not None and asked is not mode:
         what = "others may be writing to it" if not asked.has_others else "two kinds of writers do not go together"
         raise InvalidRequest(
@@ -126,7 +126,7 @@ def require_mode(config: TableConfig, control: Control) -> Concurrency:
             hint=f"Leave {MODE} out: the table knows it. To change it for all: {_ON_PURPOSE.format(asked, asked)}.",
         )
     _require_ordering(config, mode)
-    if mode.has_others and control.options.failed_writes is FailedWrites.EAGER:
+    if mode.has_others and txn_context.options.failed_writes is FailedWrites.EAGER:
         raise InvalidRequest(
             f"{_POLICY[0]}=EAGER would undo the running writes of others, and the table's writers are {mode}",
             hint=f"Leave it out: LAZY undoes what has no heartbeat any more. With one writer only: "
@@ -138,30 +138,30 @@ def require_mode(config: TableConfig, control: Control) -> Concurrency:
 # Changing it
 
 
-def record_mode(storage: Storage, control: Control) -> None:
+def record_mode(storage: Storage, txn_context: TxnContext) -> None:
     """Before an action: keep in the table what the call asks for beyond the table's mode, so that everybody sees it."""
-    options = control.options
-    if options.concurrency is None and not control.among_others and options.failed_writes is not FailedWrites.EAGER:
+    options = txn_context.options
+    if options.concurrency is None and not txn_context.among_others and options.failed_writes is not FailedWrites.EAGER:
         return
-    if not _is_news(load_table_config(storage), control):
+    if not _is_news(load_table_config(storage), txn_context):
         return
-    with control.lock.hold() as lease:
+    with txn_context.lock.hold() as lease:
         config = load_table_config(storage)
-        if _is_news(config, control):
+        if _is_news(config, txn_context):
             lease.confirm()
-            update_properties(storage, mode_properties(require_mode(config, control), options.lock_provider))
+            update_properties(storage, mode_properties(require_mode(config, txn_context), options.lock_provider))
 
 
-def change_mode(client: MetaClient, control: Control, mode: Concurrency) -> MetaClient:
+def change_mode(client: MetaClient, txn_context: TxnContext, mode: Concurrency) -> MetaClient:
     """Give the table another mode on purpose, a looser one, too; refused while anybody is writing under its own."""
-    with control.lock.hold() as lease:
+    with txn_context.lock.hold() as lease:
         fresh = client.reload()
         table, version = table_mode(fresh.config), fresh.config.version
         if table is mode:
             return fresh
         _require_ordering(fresh.config, mode)
         if table.has_others:
-            _refuse_running(fresh, control)
+            _refuse_running(fresh, txn_context)
         lease.confirm()
         wanted = mode_properties(mode, shared_lock(fresh.storage, version))
         if LOCK_PROVIDER in fresh.config.properties:
@@ -177,17 +177,17 @@ def lock_after_downgrade(client: MetaClient) -> dict[str, str]:
     return mode_properties(mode, lock) if stated == HUDI_LOCKS[LockKind.STORAGE] else {}
 
 
-def _is_news(config: TableConfig, control: Control) -> bool:
-    return require_mode(config, control) is not table_mode(config)
+def _is_news(config: TableConfig, txn_context: TxnContext) -> bool:
+    return require_mode(config, txn_context) is not table_mode(config)
 
 
-def _asked(table: Concurrency, control: Control) -> Concurrency | None:
-    if control.among_others and not table.has_others:
-        return control.options.concurrency or Concurrency.OPTIMISTIC
-    return control.options.concurrency
+def _asked(table: Concurrency, txn_context: TxnContext) -> Concurrency | None:
+    if txn_context.among_others and not table.has_others:
+        return txn_context.options.concurrency or Concurrency.OPTIMISTIC
+    return txn_context.options.concurrency
 
 
-def _options(base: Control, given: Mapping[str, str]) -> TxnOptions:
+def _options(base: TxnContext, given: Mapping[str, str]) -> TxnOptions:
     return TxnOptions.from_properties({**base.options.to_properties(), **given})
 
 
@@ -212,11 +212,11 @@ def _require_ordering(config: TableConfig, mode: Concurrency) -> None:
         )
 
 
-def _refuse_running(client: MetaClient, control: Control) -> None:
+def _refuse_running(client: MetaClient, txn_context: TxnContext) -> None:
     """Under the lock: no heartbeat that is fresh. Whoever begins later sees the new mode."""
     beats = [info for info in client.storage.list(HEARTBEAT_DIR) if is_instant_time(info.name)]
-    now = control.store_clock(client.storage).now_ms() if beats else 0
-    running = [beat.name for beat in beats if now - beat.modified_ms <= control.options.heartbeat_expiry_ms]
+    now = txn_context.store_clock(client.storage).now_ms() if beats else 0
+    running = [beat.name for beat in beats if now - beat.modified_ms <= txn_context.options.heartbeat_expiry_ms]
     if running:
         raise ConflictError(
             f"{running[0]} is under way, begun by a writer that counts on others",

@@ -10,28 +10,30 @@ from __future__ import annotations
 
 from lakebed.errors import ConflictError, StorageUnavailable
 from lakebed.format.names import instant_file_name
-from lakebed.format.timeline_files import encode_body
+from lakebed.format.timeline.files import encode_body
 from lakebed.model.actions import ActionBody
 from lakebed.model.instant import Instant, State
 from lakebed.storage.storage import Storage
 from lakebed.timeline.active import complete
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
 from lakebed.txn.instants import completion_time
+from lakebed.txn.txn_context import TxnContext
 
 _PAUSES_S = (0.1, 0.5, 2.0)
 
 
-def choose_completion(client: MetaClient, instant: Instant, body: ActionBody, control: Control) -> str:
+def choose_completion(client: MetaClient, instant: Instant, body: ActionBody, txn_context: TxnContext) -> str:
     """Let the metadata table commit first, then take a time after it and after everything on the timeline."""
     after = None
-    if control.before_publish is not None:
-        after = control.before_publish(client, instant, body)
+    if txn_context.before_publish is not None:
+        after = txn_context.before_publish(client, instant, body)
         client = client.reload()  # that took a while: others may have begun
-    return completion_time(instant.requested_time, client.timeline, control.clock, client.config.timezone, after)
+    return completion_time(instant.requested_time, client.timeline, txn_context.clock, client.config.timezone, after)
 
 
-def publish(client: MetaClient, inflight: Instant, completion: str, body: ActionBody, control: Control) -> Instant:
+def publish(
+    client: MetaClient, inflight: Instant, completion: str, body: ActionBody, txn_context: TxnContext
+) -> Instant:
     """Create the completed file, last thing under the lock. `StorageUnavailable` means that the outcome is unknown."""
     done = Instant(inflight.requested_time, inflight.action.completes_as, State.COMPLETED, completion)
     path = f"{client.active.folder}/{instant_file_name(done)}"
@@ -52,7 +54,7 @@ def publish(client: MetaClient, inflight: Instant, completion: str, body: Action
                     file=path,
                     hint="Nothing was deleted. Open the table again to see whether it is there.",
                 ) from error
-            control.sleep(pause)
+            txn_context.sleep(pause)
     raise AssertionError("unreachable")
 
 

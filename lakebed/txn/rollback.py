@@ -29,49 +29,49 @@ from lakebed.format.names import (
     parse_instant_file,
     parse_log_file,
 )
-from lakebed.format.timeline_files import encode_body
+from lakebed.format.timeline.files import encode_body
 from lakebed.model.actions import InstantRef, RollbackMetadata, RollbackPartition, RollbackPlan, RollbackRequest
 from lakebed.model.instant import Action, Instant, State
 from lakebed.runner import LocalRunner
 from lakebed.storage.storage import Storage, checked_file, joined
 from lakebed.timeline.active import create_requested, load_active
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
 from lakebed.txn.heartbeat import Heartbeat
 from lakebed.txn.instants import claim_begin
 from lakebed.txn.log_rollback import take_back_blocks
 from lakebed.txn.markers import begin_of, delete_markers, file_id_of, list_markers
 from lakebed.txn.publish import choose_completion, publish
+from lakebed.txn.txn_context import TxnContext
 
 _SERVICES = frozenset({Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING})
 _BATCH = 1000
 
 
 def roll_back(
-    client: MetaClient, instant: Instant, control: Control, still: Callable[[MetaClient], bool] | None = None
+    client: MetaClient, instant: Instant, txn_context: TxnContext, still: Callable[[MetaClient], bool] | None = None
 ) -> Instant | None:
     """Undo a pending instant; None when it is not pending any more, be it completed or undone by another.
 
     `still` is asked under the lock whether the reason to undo it holds in the table as it is then.
     """
     files = find_files(client.storage, instant.requested_time, instant.action)  # before the lock: listing takes a while
-    with control.lock.hold() as lease:
+    with txn_context.lock.hold() as lease:
         fresh = client.reload()
         rollback = pending_rollback(fresh, instant.requested_time)
         if rollback is None:
             current = fresh.timeline.find(instant.requested_time, instant.action)
             if current is None or current.is_completed or not (still is None or still(fresh)):
                 return None
-            _require_metadata_writer(fresh, current.requested_time, control)
-            begin, fresh = claim_begin(fresh, control.clock)
+            _require_metadata_writer(fresh, current.requested_time, txn_context)
+            requested_time, fresh = claim_begin(fresh, txn_context.clock)
             plan = plan_rollback(fresh, current, files)
             body = encode_body(plan, Action.ROLLBACK, State.REQUESTED)
             lease.confirm()
-            rollback = create_requested(fresh.storage, begin, Action.ROLLBACK, body, fresh.active.folder)
-    return finish_rollback(fresh.reload(), rollback, control)
+            rollback = create_requested(fresh.storage, requested_time, Action.ROLLBACK, body, fresh.active.folder)
+    return finish_rollback(fresh.reload(), rollback, txn_context)
 
 
-def finish_rollback(client: MetaClient, rollback: Instant, control: Control) -> Instant | None:
+def finish_rollback(client: MetaClient, rollback: Instant, txn_context: TxnContext) -> Instant | None:
     """Carry out a rollback that is on the timeline; None when another has finished it."""
     plan = client.plan(rollback)
     if not isinstance(plan, RollbackPlan):
@@ -79,9 +79,9 @@ def finish_rollback(client: MetaClient, rollback: Instant, control: Control) -> 
         return None
     target = plan.instant.time
     _refuse_completed(client, plan)
-    _require_metadata_writer(client, target, control)
-    storage, started = client.storage, control.clock.now_ms()
-    heartbeat = Heartbeat(storage, rollback.requested_time, control.options).start()
+    _require_metadata_writer(client, target, txn_context)
+    storage, started = client.storage, txn_context.clock.now_ms()
+    heartbeat = Heartbeat(storage, rollback.requested_time, txn_context.options).start()
     try:
         if rollback.state is State.REQUESTED and client.active.size(_inflight(rollback)) is None:
             storage.put_if_absent(client.active.path(_inflight(rollback)), b"")
@@ -90,18 +90,18 @@ def finish_rollback(client: MetaClient, rollback: Instant, control: Control) -> 
         files = sorted({*(path for path in planned if begin_of(_name(path)) == target), *found})
         delete_all(storage, [*files, *side_files(storage, target)])
         commands = take_back(client, target, rollback.requested_time)
-        with control.lock.hold() as lease:
+        with txn_context.lock.hold() as lease:
             fresh = client.reload()
             current = fresh.timeline.find(rollback.requested_time, Action.ROLLBACK)
             if current is None or current.is_completed:
                 return current
             _refuse_completed(fresh, plan)
             partitions = rolled_back_partitions(storage, files, commands)
-            body = _metadata(rollback, plan, partitions, control.clock.now_ms() - started)
-            completion = choose_completion(fresh, _inflight(rollback), body, control)
+            body = _metadata(rollback, plan, partitions, txn_context.clock.now_ms() - started)
+            completion = choose_completion(fresh, _inflight(rollback), body, txn_context)
             lease.confirm()
             forget_instant(fresh, plan)
-            done = publish(fresh, _inflight(rollback), completion, body, control)
+            done = publish(fresh, _inflight(rollback), completion, body, txn_context)
     finally:
         heartbeat.stop()
     with suppress(StorageUnavailable):  # the next write sweeps it up
@@ -109,46 +109,48 @@ def finish_rollback(client: MetaClient, rollback: Instant, control: Control) -> 
     return done
 
 
-def pending_rollback(client: MetaClient, begin: str) -> Instant | None:
+def pending_rollback(client: MetaClient, requested_time: str) -> Instant | None:
     """The rollback of this begin that is under way, if there is one."""
     for instant in client.timeline.pending.of_actions(Action.ROLLBACK):
         plan = client.plan(instant)
-        if isinstance(plan, RollbackPlan) and plan.instant.time == begin:
+        if isinstance(plan, RollbackPlan) and plan.instant.time == requested_time:
             return instant
     return None
 
 
-def rollback_of(client: MetaClient, begin: str, except_for: Collection[str] = ()) -> Instant | None:
+def rollback_of(client: MetaClient, requested_time: str, except_for: Collection[str] = ()) -> Instant | None:
     """The newest rollback of this begin on the active timeline, pending or completed."""
     for instant in reversed(client.timeline.of_actions(Action.ROLLBACK).instants):
         if instant.requested_time in except_for:
             continue
         plan, body = client.plan(instant), client.body(instant) if instant.is_completed else None
-        planned = isinstance(plan, RollbackPlan) and plan.instant.time == begin
-        if planned or (isinstance(body, RollbackMetadata) and begin in body.commits):
+        planned = isinstance(plan, RollbackPlan) and plan.instant.time == requested_time
+        if planned or (isinstance(body, RollbackMetadata) and requested_time in body.commits):
             return instant
     return None
 
 
 def plan_rollback(client: MetaClient, instant: Instant, files: Iterable[str]) -> RollbackPlan:
     """A request per file, as real Hudi writes them: it may have to finish what we began."""
-    begin = instant.requested_time
+    requested_time = instant.requested_time
     requests = tuple(
-        RollbackRequest(path.rpartition("/")[0], file_id_of(_name(path)), begin, (absolute_path(client.storage, path),))
+        RollbackRequest(
+            path.rpartition("/")[0], file_id_of(_name(path)), requested_time, (absolute_path(client.storage, path),)
+        )
         for path in sorted(files)
     )
-    return RollbackPlan(InstantRef(begin, str(instant.action)), requests)
+    return RollbackPlan(InstantRef(requested_time, str(instant.action)), requests)
 
 
-def find_files(storage: Storage, begin: str, action: Action | None = None) -> frozenset[str]:
+def find_files(storage: Storage, requested_time: str, action: Action | None = None) -> frozenset[str]:
     """Data files of a begin: by its markers, and by the names in every folder, for some writers leave no markers.
 
     A clustering writes base files only. Logs with its begin are updates of buckets that it resizes, which it will need
     when it is run again.
     """
-    marked = (m.path for m in list_markers(storage, begin) if m.io_type is not MarkerType.APPEND)
-    found = {path for path in marked if begin_of(_name(path)) == begin and storage.stat(path) is not None}
-    found.update(path for path in data_files(storage) if begin_of(_name(path)) == begin)
+    marked = (m.path for m in list_markers(storage, requested_time) if m.io_type is not MarkerType.APPEND)
+    found = {path for path in marked if begin_of(_name(path)) == requested_time and storage.stat(path) is not None}
+    found.update(path for path in data_files(storage) if begin_of(_name(path)) == requested_time)
     if action is Action.CLUSTERING:
         found = {path for path in found if parse_log_file(_name(path)) is None}
     return frozenset(found)
@@ -156,13 +158,13 @@ def find_files(storage: Storage, begin: str, action: Action | None = None) -> fr
 
 def forget_instant(client: MetaClient, plan: RollbackPlan) -> None:
     """Remove an instant that was undone from the timeline, with its markers and heartbeat. Plans of services stay."""
-    begin, action = plan.instant.time, Action(plan.instant.action)
+    requested_time, action = plan.instant.time, Action(plan.instant.action)
     if action in _SERVICES:
-        client.storage.delete([client.active.path(Instant(begin, action, State.INFLIGHT))])
+        client.storage.delete([client.active.path(Instant(requested_time, action, State.INFLIGHT))])
     else:
-        _forget(client, begin, action)
-    delete_markers(client.storage, begin)
-    client.storage.delete([heartbeat_file(begin)])
+        _forget(client, requested_time, action)
+    delete_markers(client.storage, requested_time)
+    client.storage.delete([heartbeat_file(requested_time)])
 
 
 def absolute_path(storage: Storage, path: str) -> str:
@@ -184,24 +186,30 @@ def data_files(storage: Storage) -> Iterator[str]:
         yield from found
 
 
-def side_files(storage: Storage, begin: str) -> list[str]:
+def side_files(storage: Storage, requested_time: str) -> list[str]:
     """What else carries a begin: hashing metadata of a resize, and the schema history of an ALTER TABLE."""
     listed = [*storage.list(HASHING_META_DIR, recursive=True), *storage.list(SCHEMA_DIR)]
-    return [info.path for info in listed if info.name.startswith((f"{begin}.", f"{begin}_"))]
+    return [info.path for info in listed if info.name.startswith((f"{requested_time}.", f"{requested_time}_"))]
 
 
-def _forget(client: MetaClient, begin: str, action: Action) -> None:
+def _forget(client: MetaClient, requested_time: str, action: Action) -> None:
     """Delete the pending states of an action, the most advanced first."""
     names = {name: parse_instant_file(name) for name in client.active.files}
-    states = [i for i in names.values() if i and (i.requested_time, i.action) == (begin, action) and not i.is_completed]
+    states = [
+        i
+        for i in names.values()
+        if i and (i.requested_time, i.action) == (requested_time, action) and not i.is_completed
+    ]
     for instant in sorted(states, key=lambda i: i.state is State.REQUESTED):
         client.storage.delete([client.active.path(instant)])
 
 
-def take_back(client: MetaClient, begin: str, by: str) -> dict[str, int]:
+def take_back(client: MetaClient, requested_time: str, by: str) -> dict[str, int]:
     """Commands against the blocks of a begin, in tables where a log may have several writes."""
     return (
-        take_back_blocks(client.storage, data_files(client.storage), begin, by) if client.config.has_shared_logs else {}
+        take_back_blocks(client.storage, data_files(client.storage), requested_time, by)
+        if client.config.has_shared_logs
+        else {}
     )
 
 
@@ -242,12 +250,12 @@ def _refuse_completed(client: MetaClient, plan: RollbackPlan) -> None:
         )
 
 
-def _require_metadata_writer(client: MetaClient, begin: str, control: Control) -> None:
+def _require_metadata_writer(client: MetaClient, requested_time: str, txn_context: TxnContext) -> None:
     """Without a metadata writer only what the metadata table never heard of can be undone."""
-    if client.config.metadata_partitions and control.before_publish is None:
-        known = load_active(client.storage.within(METADATA_DIR), TIMELINE_DIR).timeline.at(begin)
+    if client.config.metadata_partitions and txn_context.before_publish is None:
+        known = load_active(client.storage.within(METADATA_DIR), TIMELINE_DIR).timeline.at(requested_time)
         if any(instant.is_completed for instant in known):
-            control.require_metadata_writer(client)
+            txn_context.require_metadata_writer(client)
 
 
 def _inflight(rollback: Instant) -> Instant:

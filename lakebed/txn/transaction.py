@@ -27,7 +27,7 @@ from types import TracebackType
 
 from lakebed.errors import ConflictError, InvalidRequest, StorageUnavailable
 from lakebed.format.names import MarkerType, heartbeat_file
-from lakebed.format.timeline_files import encode_body
+from lakebed.format.timeline.files import encode_body
 from lakebed.model.actions import ActionBody, CommitMetadata, RequestedReplace, SavepointMetadata
 from lakebed.model.instant import Action, Instant, State
 from lakebed.timeline.active import create_requested, to_inflight
@@ -47,7 +47,6 @@ from lakebed.txn.conflicts import (
     schema_still_the_same,
     version_still_the_same,
 )
-from lakebed.txn.control import Control
 from lakebed.txn.failed_writes import clean_up, delete_unnamed, named_by
 from lakebed.txn.heartbeat import Heartbeat, is_expired
 from lakebed.txn.instants import claim_begin
@@ -57,6 +56,7 @@ from lakebed.txn.mode import policy, record_mode, table_mode
 from lakebed.txn.options import Concurrency, FailedWrites
 from lakebed.txn.publish import choose_completion, publish
 from lakebed.txn.rollback import roll_back
+from lakebed.txn.txn_context import TxnContext
 from lakebed.view.committed import NamedFiles
 
 _SERVICES = frozenset({Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING})
@@ -70,34 +70,36 @@ class _Phase(Enum):
 
 
 def schedule(
-    client: MetaClient, action: Action, plan: Callable[[MetaClient, str], ActionBody | None], control: Control
+    client: MetaClient, action: Action, plan: Callable[[MetaClient, str], ActionBody | None], txn_context: TxnContext
 ) -> Instant | None:
     """Plan a table service under the lock and save the plan as requested; None when there is nothing to do.
 
     `plan` gets the table as it is now and the begin time: whatever completes later completes after that time.
     """
     storage = client.storage
-    record_mode(storage, control)
-    with control.lock.hold() as lease:
-        begin, fresh = claim_begin(client, control.clock)
+    record_mode(storage, txn_context)
+    with txn_context.lock.hold() as lease:
+        requested_time, fresh = claim_begin(client, txn_context.clock)
         try:
-            body = plan(fresh, begin)
+            body = plan(fresh, requested_time)
             if body is None:
                 return None
             lease.confirm()
             data = encode_body(body, action, State.REQUESTED)
-            return create_requested(storage, begin, action, data, fresh.active.folder)
+            return create_requested(storage, requested_time, action, data, fresh.active.folder)
         finally:
-            storage.delete([heartbeat_file(begin)])
+            storage.delete([heartbeat_file(requested_time)])
 
 
-def _may_take_over(client: MetaClient, begin: str, control: Control) -> bool:
+def _may_take_over(client: MetaClient, requested_time: str, txn_context: TxnContext) -> bool:
     """A single writer knows that nobody else runs anything; others wait until the heartbeat stops.
 
     The table must have been read after the heartbeat was seen: whoever made that had the mode kept before.
     """
-    alone = policy(client.config, control) is FailedWrites.EAGER
-    return alone or is_expired(client.storage, begin, control.store_clock(client.storage), control.options)
+    alone = policy(client.config, txn_context) is FailedWrites.EAGER
+    return alone or is_expired(
+        client.storage, requested_time, txn_context.store_clock(client.storage), txn_context.options
+    )
 
 
 class Transaction:
@@ -107,7 +109,7 @@ class Transaction:
         self,
         snapshot: MetaClient,
         inflight: Instant,
-        control: Control,
+        txn_context: TxnContext,
         heartbeat: Heartbeat | None,
         operation: str | None,
     ) -> None:
@@ -115,7 +117,7 @@ class Transaction:
         """The table as the action may see it: everything in it completed before the action began."""
         self.instant = inflight
         self.operation = operation
-        self._control = control
+        self._txn_context = txn_context
         self._heartbeat = heartbeat
         self._phase = _Phase.OPEN
 
@@ -126,31 +128,31 @@ class Transaction:
         cls,
         client: MetaClient,
         action: Action,
-        control: Control,
+        txn_context: TxnContext,
         *,
         operation: str | None = None,
         plan: ActionBody | None = None,
         profile: CommitMetadata | None = None,
-        begin_time: str | None = None,
+        requested_time: str | None = None,
     ) -> Transaction:
         """Start an action. `profile` is what an inflight write may tell of the work to come.
 
-        `begin_time` is for an action that shares its begin with another: a savepoint, or the metadata table's part of a
+        `requested_time` is for an action that shares it with another: a savepoint, or the metadata table's part of a
         commit. Such an action claims nothing, has no heartbeat, and cleans up nothing before it.
         """
-        record_mode(client.storage, control)
+        record_mode(client.storage, txn_context)
         if action.completes_as.adds_files:
-            control.require_metadata_writer(client)
+            txn_context.require_metadata_writer(client)
         if plan is None and action is Action.REPLACE_COMMIT:
             plan = RequestedReplace("DELETE_PARTITION") if operation == "DELETE_PARTITION" else RequestedReplace()
         heartbeat = None
-        if begin_time is not None:
-            begin, snapshot = begin_time, client.reload()
+        if requested_time is not None:
+            snapshot = client.reload()
         else:
-            ready = clean_up(client, control) if action.completes_as.adds_files else client
-            begin, snapshot = claim_begin(ready, control.clock)
-            heartbeat = Heartbeat(client.storage, begin, control.options).start()
-        txn = cls(snapshot, Instant(begin, action, State.INFLIGHT), control, heartbeat, operation)
+            ready = clean_up(client, txn_context) if action.completes_as.adds_files else client
+            requested_time, snapshot = claim_begin(ready, txn_context.clock)
+            heartbeat = Heartbeat(client.storage, requested_time, txn_context.options).start()
+        txn = cls(snapshot, Instant(requested_time, action, State.INFLIGHT), txn_context, heartbeat, operation)
         try:
             txn._announce(plan, profile)
         except BaseException as error:
@@ -160,29 +162,29 @@ class Transaction:
 
     @classmethod
     def resume(
-        cls, client: MetaClient, planned: Instant, control: Control, *, operation: str | None = None
+        cls, client: MetaClient, planned: Instant, txn_context: TxnContext, *, operation: str | None = None
     ) -> Transaction:
         """Run an action that was planned before. What an earlier run left half done is undone first."""
-        storage, begin, action = client.storage, planned.requested_time, planned.action
-        record_mode(storage, control)
+        storage, requested_time, action = client.storage, planned.requested_time, planned.action
+        record_mode(storage, txn_context)
         if action.completes_as.adds_files:
-            control.require_metadata_writer(client)
-        taken_over = not storage.put_if_absent(heartbeat_file(begin), b"")
+            txn_context.require_metadata_writer(client)
+        taken_over = not storage.put_if_absent(heartbeat_file(requested_time), b"")
         fresh = client.reload()
-        if taken_over and not _may_take_over(fresh, begin, control):
+        if taken_over and not _may_take_over(fresh, requested_time, txn_context):
             raise ConflictError(f"{planned} is being run by another writer", hint="Try again when it is done.")
-        heartbeat = Heartbeat(storage, begin, control.options)
-        current = fresh.timeline.find(begin, action)
+        heartbeat = Heartbeat(storage, requested_time, txn_context.options)
+        current = fresh.timeline.find(requested_time, action)
         if current is None or current.is_completed:
             heartbeat.remove()
             raise ConflictError(f"{planned} was completed or undone by another writer", hint="Open the table again.")
         if action in _SERVICES and (taken_over or current.state is State.INFLIGHT):
-            roll_back(fresh, current, control)
-            if not storage.put_if_absent(heartbeat_file(begin), b""):
+            roll_back(fresh, current, txn_context)
+            if not storage.put_if_absent(heartbeat_file(requested_time), b""):
                 raise ConflictError(f"{planned} is being run by another writer", hint="Try again when it is done.")
             fresh = fresh.reload()
-        inflight = Instant(begin, action, State.INFLIGHT)
-        txn = cls(fresh, inflight, control, heartbeat.start(), operation)
+        inflight = Instant(requested_time, action, State.INFLIGHT)
+        txn = cls(fresh, inflight, txn_context, heartbeat.start(), operation)
         try:
             if fresh.active.size(inflight) is None:
                 to_inflight(storage, replace(inflight, state=State.REQUESTED), b"", fresh.active.folder)
@@ -196,7 +198,7 @@ class Transaction:
         requested = replace(self.instant, state=State.REQUESTED)
         if action is not Action.SAVEPOINT:
             body = encode_body(plan, action, State.REQUESTED)
-            requested = create_requested(storage, self.begin_time, action, body, folder)
+            requested = create_requested(storage, self.requested_time, action, body, folder)
         elif self.snapshot.active.size(self.instant) is not None:
             return  # a savepoint that was begun before
         to_inflight(storage, requested, encode_body(profile, action, State.INFLIGHT), folder)
@@ -214,41 +216,41 @@ class Transaction:
     # While it runs
 
     @property
-    def begin_time(self) -> str:
+    def requested_time(self) -> str:
         return self.instant.requested_time
 
     def mark(self, partition_path: str, data_file: str, io_type: MarkerType = MarkerType.CREATE) -> None:
         """Announce a data file before it is created; tasks elsewhere call `create_marker` themselves."""
-        create_marker(self.snapshot.storage, self.begin_time, partition_path, data_file, io_type)
+        create_marker(self.snapshot.storage, self.requested_time, partition_path, data_file, io_type)
 
     # Ending
 
     def commit(self, body: ActionBody) -> Instant:
         """Publish the action; the completed instant. On any error but an unknown outcome the write is not visible."""
         if self._phase is not _Phase.OPEN:
-            raise InvalidRequest(f"the transaction {self.begin_time} is over: {self._phase.value}")
+            raise InvalidRequest(f"the transaction {self.requested_time} is over: {self._phase.value}")
         if isinstance(body, CommitMetadata):
             body = replace(body, operation=body.operation or self.operation)
             self._check_files(body)
-        with self._control.lock.hold() as lease:
+        with self._txn_context.lock.hold() as lease:
             now = self.snapshot.reload()
             alive = self._heartbeat is None or self._heartbeat.is_there()
             instant_still_ours(self.snapshot, now, self.instant, alive=alive)
             version_still_the_same(self.snapshot, now)
             if self.instant.action.completes_as.adds_files:
-                self._control.require_metadata_writer(now)
+                self._txn_context.require_metadata_writer(now)
             if isinstance(body, SavepointMetadata):
-                saved_write_is_there(now, self.begin_time)
+                saved_write_is_there(now, self.requested_time)
             if isinstance(body, CommitMetadata):
                 nothing_was_undone(self.snapshot, now)
                 self._check_conflicts(now, body)
                 if self.instant.action not in _SERVICES:
                     schema_still_the_same(self.snapshot, now)
-            completion = choose_completion(now, self.instant, body, self._control)
-            completion_time_moves_forward(now.timeline, self.begin_time, completion)
+            completion = choose_completion(now, self.instant, body, self._txn_context)
+            completion_time_moves_forward(now.timeline, self.requested_time, completion)
             lease.confirm()
             self._phase = _Phase.PUBLISHING
-            done = publish(now, self.instant, completion, body, self._control)
+            done = publish(now, self.instant, completion, body, self._txn_context)
             self._check_not_undone(lease, done)
             self._phase = _Phase.COMMITTED
         self._tidy()
@@ -257,7 +259,7 @@ class Transaction:
     def abort(self) -> None:
         """Undo the action: files, timeline, markers, heartbeat. The plan of a service stays, to be run again."""
         if self._phase is not _Phase.OPEN:
-            raise InvalidRequest(f"the transaction {self.begin_time} is over: {self._phase.value}")
+            raise InvalidRequest(f"the transaction {self.requested_time} is over: {self._phase.value}")
         self._stop()
         action = self.instant.action
         if action.completes_as.adds_files:
@@ -280,18 +282,20 @@ class Transaction:
         except Exception as problem:
             if error is None:
                 raise
-            error.add_note(f"Undoing the write {self.begin_time} failed as well, the next write will do it: {problem}")
+            error.add_note(
+                f"Undoing the write {self.requested_time} failed as well, the next write will do it: {problem}"
+            )
         finally:
             self._stop()
 
     def _check_files(self, body: CommitMetadata) -> None:
-        files_are_of(self.begin_time, body)
+        files_are_of(self.requested_time, body)
         no_file_group_written_twice(body)
         every_file_exists(self.snapshot.storage, body)
-        delete_unnamed(self.snapshot, self.begin_time, NamedFiles.of(body, self.snapshot.active.path(self.instant)))
+        delete_unnamed(self.snapshot, self.requested_time, NamedFiles.of(body, self.snapshot.active.path(self.instant)))
 
     def _check_conflicts(self, now: MetaClient, body: CommitMetadata) -> None:
-        ours = Touched.by(self.begin_time, body)
+        ours = Touched.by(self.requested_time, body)
         non_blocking = table_mode(now.config) is Concurrency.NON_BLOCKING
         conflict = conflicts(ours, completed_since(self.snapshot, now), non_blocking=non_blocking)
         if conflict is not None:
@@ -300,22 +304,22 @@ class Transaction:
     def _undo(self) -> None:
         """Roll back, unless another took the instant from us; then only files that nobody else can own may go."""
         now = self.snapshot.reload()
-        named = named_by(now, self.begin_time)
-        undone = rolled_back_since(self.snapshot, now, self.begin_time)
+        named = named_by(now, self.requested_time)
+        undone = rolled_back_since(self.snapshot, now, self.requested_time)
         if named is not None:
-            delete_unnamed(now, self.begin_time, named)
+            delete_unnamed(now, self.requested_time, named)
         elif undone is None or not undone.is_completed:
-            roll_back(now, self.instant, self._control)
-        elif not now.timeline.at(self.begin_time):
-            delete_unnamed(now, self.begin_time, None)
-            delete_markers(now.storage, self.begin_time)
+            roll_back(now, self.instant, self._txn_context)
+        elif not now.timeline.at(self.requested_time):
+            delete_unnamed(now, self.requested_time, None)
+            delete_markers(now.storage, self.requested_time)
 
     def _check_not_undone(self, lease: Lease, done: Instant) -> None:
         """A publish so slow that the lock was lost over it may have come after our rollback; then it does not count."""
         if not lease.lapsed():
             return
         now = self.snapshot.reload()
-        undone = rolled_back_since(self.snapshot, now, self.begin_time)
+        undone = rolled_back_since(self.snapshot, now, self.requested_time)
         if undone is not None:
             now.storage.delete([now.active.path(done)])
             raise ConflictError(f"{self.instant} was rolled back by {undone} during its publish", hint="Try again.")
@@ -323,7 +327,7 @@ class Transaction:
     def _tidy(self) -> None:
         """The action is published: what fails from here on is left for the next write to sweep up."""
         with suppress(StorageUnavailable):
-            delete_markers(self.snapshot.storage, self.begin_time)
+            delete_markers(self.snapshot.storage, self.requested_time)
             if self._heartbeat is not None:
                 self._heartbeat.remove()
         self._stop()

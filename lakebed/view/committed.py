@@ -76,9 +76,9 @@ def _name_within(partition: str, path: str, file: str) -> str:
 class CommitLookup(Protocol):
     """What the view asks of a timeline. The metadata table answers by the timeline of its data table as well."""
 
-    def is_committed(self, begin: str) -> bool: ...
+    def is_committed(self, requested_time: str) -> bool: ...
 
-    def completion_time(self, begin: str) -> str | None: ...
+    def completion_time(self, requested_time: str) -> str | None: ...
 
     def is_named(self, file: BaseFile | LogFile) -> bool:
         """False only for a file that its commit, whose report is at hand, does not name."""
@@ -121,16 +121,16 @@ class TimelineCommits:
     _written: dict[str, list[FileInfo]] | None = None
     _others: dict[str, str] | None = None
 
-    def is_committed(self, begin: str) -> bool:
-        return self.client.is_committed(begin)
+    def is_committed(self, requested_time: str) -> bool:
+        return self.client.is_committed(requested_time)
 
-    def completion_time(self, begin: str) -> str | None:
-        return self.client.completion_time(begin)
+    def completion_time(self, requested_time: str) -> str | None:
+        return self.client.completion_time(requested_time)
 
     def is_named(self, file: BaseFile | LogFile) -> bool:
         if not self.check_names or (self._is_metadata_table and _starts_a_group(file)):
             return True
-        named, group = self._report(file.instant_time), file.file_group
+        named, group = self._report(file.requested_time), file.file_group
         if named is None or named.has(group.partition_path, group.file_id, file.name):
             return True
         return isinstance(file, LogFile) and (file.path in self._strangers() or self._is_command(file))
@@ -141,29 +141,29 @@ class TimelineCommits:
 
     def writer_of(self, file: BaseFile | LogFile) -> str:
         found = self._strangers().get(file.path) if isinstance(file, LogFile) else None
-        return found or file.instant_time
+        return found or file.requested_time
 
     def _strangers(self) -> Mapping[str, str]:
         """Logs that bear the begin of another write than the first that reports them, with that one's begin."""
         if self._others is None:
             begins = [i.requested_time for i in self.client.completed_writes()] if self.check_names else []
             self._others = {
-                info.path: begin
-                for begin in reversed(begins)
-                if (report := self._report(begin))
+                info.path: requested_time
+                for requested_time in reversed(begins)
+                if (report := self._report(requested_time))
                 for infos in report.written.values()
                 for info in infos
-                if begin not in info.name and parse_log_file(info.name) is not None
+                if requested_time not in info.name and parse_log_file(info.name) is not None
             }
         return self._others
 
-    def _report(self, begin: str) -> NamedFiles | None:
-        if begin not in self._named:
-            instant = self.client.timeline.completed_write(begin)
-            commit = self.client.commit(begin) if instant is not None else None
+    def _report(self, requested_time: str) -> NamedFiles | None:
+        if requested_time not in self._named:
+            instant = self.client.timeline.completed_write(requested_time)
+            commit = self.client.commit(requested_time) if instant is not None else None
             file = self.client.active.path(instant) if instant is not None else ""
-            self._named[begin] = NamedFiles.of(commit, file) if commit is not None else None
-        return self._named[begin]
+            self._named[requested_time] = NamedFiles.of(commit, file) if commit is not None else None
+        return self._named[requested_time]
 
     def written(self) -> Mapping[str, Sequence[FileInfo]]:
         if self._written is None:
@@ -210,7 +210,11 @@ class TimelineCommits:
     def prefetch(self, begins: Iterable[str]) -> None:
         if not self.check_names:
             return
-        wanted = [begin for begin in begins if begin not in self._named and self.client.timeline.completed_write(begin)]
+        wanted = [
+            requested_time
+            for requested_time in begins
+            if requested_time not in self._named and self.client.timeline.completed_write(requested_time)
+        ]
         if len(wanted) > 1:
             for _ in LocalRunner().map(self.client.commit, wanted, label="commits"):
                 pass
@@ -226,17 +230,17 @@ def visible_by(commits: CommitLookup, at: str | None) -> Callable[[str], bool]:
     limit = comparable(at) if at is not None else None
     known: dict[str, bool] = {}
 
-    def is_visible(begin: str) -> bool:
-        if begin not in known:
-            known[begin] = _is_visible(commits, begin, limit)
-        return known[begin]
+    def is_visible(requested_time: str) -> bool:
+        if requested_time not in known:
+            known[requested_time] = _is_visible(commits, requested_time, limit)
+        return known[requested_time]
 
     return is_visible
 
 
-def _is_visible(commits: CommitLookup, begin: str, limit: str | None) -> bool:
-    if limit is not None and comparable(begin) > limit:
+def _is_visible(commits: CommitLookup, requested_time: str, limit: str | None) -> bool:
+    if limit is not None and comparable(requested_time) > limit:
         return False
-    if not commits.is_committed(begin):
+    if not commits.is_committed(requested_time):
         return False
-    return limit is None or comparable(commits.completion_time(begin) or begin) <= limit
+    return limit is None or comparable(commits.completion_time(requested_time) or requested_time) <= limit

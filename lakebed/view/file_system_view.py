@@ -72,17 +72,17 @@ class FileSystemView:
 
     def slices(self, partition_path: str, at: str | None = None) -> tuple[FileSlice, ...]:
         """The slice of every group that a snapshot at time `at` (None = now) merges, by file id."""
-        return tuple(self._whole(piece, at) for piece in self._latest(partition_path, at))
+        return tuple(self._whole(file_slice, at) for file_slice in self._latest(partition_path, at))
 
     def _latest(self, partition_path: str, at: str | None) -> list[FileSlice]:
         found = (latest_slice(group, self.commits.completion_time) for group in self._visible(partition_path, at))
-        return [piece for piece in found if piece is not None]
+        return [file_slice for file_slice in found if file_slice is not None]
 
     def read_optimized_slices(self, partition_path: str, at: str | None = None) -> tuple[FileSlice, ...]:
         """The newest base file of every group that has one, without logs."""
         found = ((group.id, newest_base(group)) for group in self._visible(partition_path, at))
-        slices = (FileSlice(group, base.instant_time, base) for group, base in found if base is not None)
-        return tuple(self._whole(piece, at) for piece in slices)
+        slices = (FileSlice(group, base.requested_time, base) for group, base in found if base is not None)
+        return tuple(self._whole(file_slice, at) for file_slice in slices)
 
     def file_groups(self, partition_path: str) -> tuple[FileGroup, ...]:
         """Every group with all its committed files, retired ones and change logs included, planned slices opened.
@@ -93,7 +93,7 @@ class FileSystemView:
         pending = self.commits.pending_compactions()
         found: list[FileGroup] = []
         for group in self._committed_groups(partition_path):
-            committed = group.where(lambda file: is_visible(file.instant_time) and not self._is_lost(file))
+            committed = group.where(lambda file: is_visible(file.requested_time) and not self._is_lost(file))
             if committed.is_empty:
                 continue
             replacements = self._replacements(committed)
@@ -105,7 +105,12 @@ class FileSystemView:
 
     def change_logs(self, partition_path: str) -> tuple[LogFile, ...]:
         """The committed CDC files of a partition, in order of begin."""
-        logs = (log for group in self.file_groups(partition_path) for piece in group.slices for log in piece.log_files)
+        logs = (
+            log
+            for group in self.file_groups(partition_path)
+            for file_slice in group.slices
+            for log in file_slice.log_files
+        )
         return tuple(sorted((log for log in logs if log.kind == "cdc"), key=lambda log: log.order))
 
     def _visible(self, partition_path: str, at: str | None) -> list[GroupFiles]:
@@ -114,7 +119,9 @@ class FileSystemView:
         limit = comparable(at) if at is not None else None
         found: list[GroupFiles] = []
         for group in self._committed_groups(partition_path):
-            files = group.where(lambda file: is_visible(file.instant_time) and is_visible(self.commits.writer_of(file)))
+            files = group.where(
+                lambda file: is_visible(file.requested_time) and is_visible(self.commits.writer_of(file))
+            )
             if files.is_empty:
                 continue
             replacements = [
@@ -134,7 +141,7 @@ class FileSystemView:
             lost = {info.path: info for info in written if _is_lost(info, listed.get(info.path))}
             self._lost[partition_path] = lost
             groups = group_files(partition_path, {**listed, **lost}.values())
-            self.commits.prefetch({begin for group in groups.values() for begin in group.begins()})
+            self.commits.prefetch({requested_time for group in groups.values() for requested_time in group.begins()})
             named = ((file_id, group.where(self.commits.is_named)) for file_id, group in sorted(groups.items()))
             self._groups[partition_path] = {file_id: group for file_id, group in named if not group.is_empty}
         return list(self._groups[partition_path].values())
@@ -142,13 +149,13 @@ class FileSystemView:
     def _is_lost(self, file: BaseFile | LogFile) -> bool:
         return file.path in self._lost[file.file_group.partition_path]
 
-    def _whole(self, piece: FileSlice, at: str | None) -> FileSlice:
+    def _whole(self, file_slice: FileSlice, at: str | None) -> FileSlice:
         """The slice, if all its files are there as they were written."""
-        partition = piece.file_group.partition_path
-        piece = self._without_cleaned_logs(piece)
-        lost = next(filter(self._is_lost, piece.files), None)
+        partition = file_slice.file_group.partition_path
+        file_slice = self._without_cleaned_logs(file_slice)
+        lost = next(filter(self._is_lost, file_slice.files), None)
         if lost is None:
-            return piece
+            return file_slice
         latest = (self._without_cleaned_logs(now) for now in self._latest(partition, None))
         if at is not None and not any(lost in now.files for now in latest):
             raise InvalidRequest(
@@ -159,25 +166,25 @@ class FileSystemView:
         there = next((info.size for info in self.lister.files(partition) if info.path == lost.path), None)
         what = "is missing" if there is None else f"has {there} bytes instead of {lost.size}"
         raise CorruptTable(
-            f"a file that the commit {lost.instant_time} wrote {what}",
+            f"a file that the commit {lost.requested_time} wrote {what}",
             file=lost.path,
             hint="Restore it from a copy; if the table was cleaned meanwhile, open it again.",
         )
 
-    def _without_cleaned_logs(self, piece: FileSlice) -> FileSlice:
+    def _without_cleaned_logs(self, file_slice: FileSlice) -> FileSlice:
         """The slice without missing logs that log compactions replaced, be it one after the other, whose last is there.
 
         A result may be gone as well, once a later one merged it.
         """
-        lost = [log for log in piece.log_files if self._is_lost(log)]
+        lost = [log for log in file_slice.log_files if self._is_lost(log)]
         if not lost:
-            return piece
-        there = {log.instant_time for log in piece.log_files if log not in lost}
+            return file_slice
+        there = {log.requested_time for log in file_slice.log_files if log not in lost}
         replaced: list[LogFile] = []
         while more := [log for log in lost if log not in replaced and self.commits.log_compacted_by(log) in there]:
             replaced += more
-            there.update(log.instant_time for log in more)
-        return replace(piece, log_files=tuple(log for log in piece.log_files if log not in replaced))
+            there.update(log.requested_time for log in more)
+        return replace(file_slice, log_files=tuple(log for log in file_slice.log_files if log not in replaced))
 
     def _replacements(self, group: GroupFiles) -> tuple[Replacement, ...]:
         return self.commits.replacements(group.id, min(group.begins(), key=comparable))
@@ -197,7 +204,7 @@ def _retired_at(file: BaseFile | LogFile, replacements: Sequence[Replacement]) -
     times = [
         r.completion_time
         for r in replacements
-        if file.instant_time != r.begin and comparable(file.instant_time) <= comparable(r.completion_time)
+        if file.requested_time != r.requested_time and comparable(file.requested_time) <= comparable(r.completion_time)
     ]
     return min(times, key=comparable, default=None)
 

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from lakebed.config.options import TableConfig
+from lakebed.config.read_options import TableConfig
 from lakebed.expression.predicate import ColumnStats
 from lakebed.model.partition_path import DEFAULT_PARTITION
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.config.options import TableConfig
+from lakebed.config.read_options import TableConfig
 from lakebed.expression.predicate import ColumnStats, Predicate
 from lakebed.expression.tree import Compare, Field, In, Literal
 from lakebed.model.bucket_hash import EMPTY_TEXT, NULL_TEXT, bucket_id, values_bucket_id
@@ -43,9 +43,9 @@ class PruneReport:
     def partition(self, reason: str) -> None:
         self.partitions[reason] += 1
 
-    def slice(self, reason: str, piece: FileSlice) -> None:
+    def slice(self, reason: str, file_slice: FileSlice) -> None:
         self.slices[reason] += 1
-        self.bytes += piece.size
+        self.bytes += file_slice.size
 
     def lines(self) -> list[str]:
         """One sentence per reason."""
@@ -81,12 +81,12 @@ def prune_buckets(
     if wanted is None:
         return list(slices)
     kept = []
-    for piece in slices:
-        bucket = _bucket_of(piece.file_group.file_id)
+    for file_slice in slices:
+        bucket = _bucket_of(file_slice.file_group.file_id)
         if bucket is None or bucket >= (config.num_buckets or 0) or bucket in wanted:
-            kept.append(piece)
+            kept.append(file_slice)
         else:
-            report.slice(BUCKET_OF_KEY, piece)
+            report.slice(BUCKET_OF_KEY, file_slice)
     return kept
 
 
@@ -100,18 +100,18 @@ def prune_by_stats(
     tables with mergers of their own out: those may make up values that no file holds.
     """
     by_partition: dict[str, list[FileSlice]] = {}
-    for piece in slices:
-        by_partition.setdefault(piece.file_group.partition_path, []).append(piece)
+    for file_slice in slices:
+        by_partition.setdefault(file_slice.file_group.partition_path, []).append(file_slice)
     hopeless: set[int] = set()
-    for partition, pieces in by_partition.items():
-        names = [name for piece in pieces for name in _data_files(piece)]
+    for partition, file_slices in by_partition.items():
+        names = [name for file_slice in file_slices for name in _data_files(file_slice)]
         stats = source.column_stats(partition, names, predicate.columns)
-        for piece in pieces:
-            joined = _joined([stats.get(name, {}) for name in _data_files(piece)], predicate.columns)
+        for file_slice in file_slices:
+            joined = _joined([stats.get(name, {}) for name in _data_files(file_slice)], predicate.columns)
             if not predicate.may_match(joined):
-                hopeless.add(id(piece))
-                report.slice(COLUMN_STATISTICS, piece)
-    return [piece for piece in slices if id(piece) not in hopeless]
+                hopeless.add(id(file_slice))
+                report.slice(COLUMN_STATISTICS, file_slice)
+    return [file_slice for file_slice in slices if id(file_slice) not in hopeless]
 
 
 def wanted_buckets(predicate: Predicate, config: TableConfig) -> frozenset[int] | None:
@@ -201,10 +201,10 @@ def _key_text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _data_files(piece: FileSlice) -> list[str]:
+def _data_files(file_slice: FileSlice) -> list[str]:
     """The files of a slice that hold rows; tombstones only take rows away."""
-    logs = [log.name for log in piece.log_files if not (log.native and log.kind is LogKind.DELETES)]
-    return [piece.base_file.name, *logs] if piece.base_file else logs
+    logs = [log.name for log in file_slice.log_files if not (log.native and log.kind is LogKind.DELETES)]
+    return [file_slice.base_file.name, *logs] if file_slice.base_file else logs
 
 
 def _joined(files: Sequence[Mapping[str, ColumnStats]], columns: Sequence[str]) -> dict[str, ColumnStats]:

@@ -37,7 +37,7 @@ class GroupFiles:
         return [*self.bases, *self.logs]
 
     def begins(self) -> set[str]:
-        return {file.instant_time for file in self.files()}
+        return {file.requested_time for file in self.files()}
 
     def where(self, keep: Callable[[BaseFile | LogFile], bool]) -> GroupFiles:
         return GroupFiles(self.id, [f for f in self.bases if keep(f)], [f for f in self.logs if keep(f)])
@@ -62,7 +62,7 @@ def group_files(partition_path: str, files: Iterable[FileInfo]) -> dict[str, Gro
                     info.path,
                     info.size,
                     group.id,
-                    log.instant_time,
+                    log.requested_time,
                     log.version,
                     log.write_token,
                     log.kind,
@@ -70,7 +70,7 @@ def group_files(partition_path: str, files: Iterable[FileInfo]) -> dict[str, Gro
                 )
             )
         elif base is not None:
-            group.bases.append(BaseFile(info.path, info.size, group.id, base.instant_time, base.write_token))
+            group.bases.append(BaseFile(info.path, info.size, group.id, base.requested_time, base.write_token))
     return groups
 
 
@@ -80,13 +80,13 @@ def cut_slices(
     """All slices of a group, oldest first. `opened` are the begins of compactions that are planned and not finished."""
     bases: dict[str, BaseFile] = {}
     for base in sorted(group.bases, key=_attempt):
-        bases[base.instant_time] = base
+        bases[base.requested_time] = base
     keys = sorted({*bases, *opened}, key=comparable)
     logs: dict[str, list[LogFile]] = {}
     for log in sorted(group.logs, key=lambda log: log.order):
-        key = _slice_key(log.instant_time, keys, completion_time)
+        key = _slice_key(log.requested_time, keys, completion_time)
         if key is None:
-            key = log.instant_time
+            key = log.requested_time
             insort(keys, key, key=comparable)
         logs.setdefault(key, []).append(log)
     return tuple(FileSlice(group.id, key, bases.get(key), tuple(logs.get(key, ()))) for key in keys)
@@ -105,15 +105,15 @@ def latest_slice(group: GroupFiles, completion_time: Callable[[str], str | None]
 
 def newest_base(group: GroupFiles) -> BaseFile | None:
     """The base file that a read-optimized query reads."""
-    return max(group.bases, key=lambda base: (comparable(base.instant_time), _attempt(base)), default=None)
+    return max(group.bases, key=lambda base: (comparable(base.requested_time), _attempt(base)), default=None)
 
 
-def _slice_key(begin: str, keys: Sequence[str], completion_time: Callable[[str], str | None]) -> str | None:
-    if keys and comparable(keys[-1]) <= comparable(begin):
+def _slice_key(requested_time: str, keys: Sequence[str], completion_time: Callable[[str], str | None]) -> str | None:
+    if keys and comparable(keys[-1]) <= comparable(requested_time):
         return keys[-1]  # it completed after it began, so there is nothing to look up
-    done = (completion_time(begin) or begin) if keys else begin
+    done = (completion_time(requested_time) or requested_time) if keys else requested_time
     for key in reversed(keys):
-        when = done if len(done) == len(key) else begin
+        when = done if len(done) == len(key) else requested_time
         if comparable(key) <= comparable(when):
             return key
     return None

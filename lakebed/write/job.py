@@ -17,14 +17,14 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from lakebed.config.options import TableConfig
+from lakebed.config.read_options import TableConfig
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.writers import FileSchema, WrittenFile
 from lakebed.errors import ConflictError, StorageUnavailable
 from lakebed.index.choose import open_index
 from lakebed.index.consistent import ConsistentBucketIndex, mark_committed, save_hashing
 from lakebed.index.options import IndexKind, IndexOptions
-from lakebed.merge.table_shape import TableShape
+from lakebed.merge.reader_context import ReaderContext
 from lakebed.model.actions import CommitMetadata, WriteStat
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Instant
@@ -32,15 +32,15 @@ from lakebed.model.schema import table_avro, without_meta_fields
 from lakebed.runner import Runner, SerialRunner
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.conflicts import Touched, completed_since, conflicts, schema_still_the_same
-from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction
+from lakebed.txn.txn_context import TxnContext
 from lakebed.view.file_system_view import FileLister
-from lakebed.write.lanes import LEAST_SHARE, Lanes
 from lakebed.write.operation import Operation
-from lakebed.write.placing import Placed, Placing
-from lakebed.write.scatter import Scatter
+from lakebed.write.rows.group_buffers import GroupBuffers
 from lakebed.write.schema_history import forget_histories, save_history
-from lakebed.write.task import Target, WriteContext, write_group
+from lakebed.write.tagging.tagging import TaggedGroup, Tagging
+from lakebed.write.task.parallelism import LEAST_SHARE, Parallelism
+from lakebed.write.task.write_task import Target, WriteContext, write_group
 
 SCHEMA_KEY = "schema"
 
@@ -73,7 +73,7 @@ class WriteRequest:
     """What is written and how; the same for rows from Arrow and from Spark."""
 
     operation: Operation
-    shape: TableShape
+    reader_context: ReaderContext
     schema_json: str
     """The table's schema after the write, without meta columns."""
     options: WriteOptions
@@ -96,7 +96,7 @@ class WriteRequest:
 
 def run_write(
     client: MetaClient,
-    control: Control,
+    txn_context: TxnContext,
     request: WriteRequest,
     rows: Iterable[pa.RecordBatch],
     runner: Runner,
@@ -105,31 +105,33 @@ def run_write(
     in_hand: bool = False,
 ) -> CommitResult:
     """Write prepared rows (and keys to delete) as one commit; rows `in_hand` are in memory whatever happens here."""
-    with Scatter(request.working // 4) as scatter:
-        placing = placing_of(client, request, runner)
-        placing.pile_up(scatter, rows, deletes, in_hand=in_hand)
-        with begin(client, control, request) as txn:
-            placed = placing.finish(scatter, txn.snapshot)
+    with GroupBuffers(request.working // 4) as group_buffers:
+        tagging = tagging_of(client, request, runner)
+        tagging.buffer_rows(group_buffers, rows, deletes, in_hand=in_hand)
+        with begin(client, txn_context, request) as txn:
+            tagged = tagging.finish(group_buffers, txn.snapshot)
             if request.reads or request.partial:
-                refuse_changed(client, txn, request, placed)
-            refuse_pending_clustering(txn.snapshot, (piece.target.file_group for piece in placed))
-            lanes = Lanes.of(runner, len(placed), request.working)
-            context = write_context(txn, request, lanes)
-            tasks = [_Task(context, number, piece) for number, piece in enumerate(placed)]
-            written = [file for files in lanes.runner.map(_Task.run, tasks, label="write") for file in files]
-            touched = {piece.target.file_group.partition_path for piece in placed}
+                refuse_changed(client, txn, request, tagged)
+            refuse_pending_clustering(txn.snapshot, (tagged_group.target.file_group for tagged_group in tagged))
+            parallelism = Parallelism.of(runner, len(tagged), request.working)
+            context = write_context(txn, request, parallelism)
+            tasks = [_Task(context, number, tagged_group) for number, tagged_group in enumerate(tagged)]
+            written = [file for files in parallelism.runner.map(_Task.run, tasks, label="write") for file in files]
+            touched = {tagged_group.target.file_group.partition_path for tagged_group in tagged}
             return commit(txn, request, written, replaced_groups(txn.snapshot, request, touched))
 
 
-def placing_of(client: MetaClient, request: WriteRequest, runner: Runner, lister: FileLister | None = None) -> Placing:
+def tagging_of(client: MetaClient, request: WriteRequest, runner: Runner, lister: FileLister | None = None) -> Tagging:
     """How the rows of a write find their file groups."""
-    return Placing(client, request.operation, request.options, request.properties, runner, request.shape, lister)
+    return Tagging(
+        client, request.operation, request.options, request.properties, runner, request.reader_context, lister
+    )
 
 
-def begin(client: MetaClient, control: Control, request: WriteRequest) -> Transaction:
+def begin(client: MetaClient, txn_context: TxnContext, request: WriteRequest) -> Transaction:
     """Announce the write; the rows were prepared for the columns that the table had when it was read."""
     action = request.operation.action(client.config)
-    txn = Transaction.begin(client, action, control, operation=request.operation)
+    txn = Transaction.begin(client, action, txn_context, operation=request.operation)
     try:
         schema_still_the_same(client, txn.snapshot)
     except BaseException:
@@ -138,20 +140,20 @@ def begin(client: MetaClient, control: Control, request: WriteRequest) -> Transa
     return txn
 
 
-def write_context(txn: Transaction, request: WriteRequest, lanes: Lanes) -> WriteContext:
+def write_context(txn: Transaction, request: WriteRequest, parallelism: Parallelism) -> WriteContext:
     """What the tasks of a write must know."""
     config, storage = txn.snapshot.config, txn.snapshot.storage
-    share = max(LEAST_SHARE, request.working // 2 // lanes.count)
+    share = max(LEAST_SHARE, request.working // 2 // parallelism.count)
     hashed = _index_options(config, request).kind is IndexKind.BUCKET
-    own = without_meta_fields(request.shape.schema)
+    own = without_meta_fields(request.reader_context.schema)
     if request.partial and request.columns is not None:
         own = pa.schema([item for item in own if item.name in request.columns])
     return WriteContext(
         storage=storage,
-        shape=request.shape,
-        schema=FileSchema.of_table(own, config.name, version=request.shape.schema_id),
-        begin_time=txn.begin_time,
-        options=_fitted(request.options, share, lanes.write_buffer(request.options, share // 8, storage)),
+        reader_context=request.reader_context,
+        schema=FileSchema.of_table(own, config.name, version=request.reader_context.schema_id),
+        requested_time=txn.requested_time,
+        options=_fitted(request.options, share, parallelism.write_buffer(request.options, share // 8, storage)),
         native_logs=config.version.has_native_logs,
         fold=request.operation.folds(request.options, config, is_hashed=hashed),
         keeps_known=request.operation.keeps_known(config, is_hashed=hashed),
@@ -180,15 +182,15 @@ def commit(
         replaced_file_ids=replaced,
     )
     rings = _renew_rings(txn, request, replaced)
-    on_read = request.shape.on_read
+    on_read = request.reader_context.on_read
     if on_read is not None:
-        save_history(txn.snapshot.storage, txn.begin_time, on_read.history)
+        save_history(txn.snapshot.storage, txn.requested_time, on_read.history)
     instant = txn.commit(body)
     if on_read is not None:
         forget_histories(txn.snapshot)
     for partition in rings:
         with suppress(StorageUnavailable):  # the ring counts by its instant, as long as the timeline knows that
-            mark_committed(txn.snapshot, partition, txn.begin_time)
+            mark_committed(txn.snapshot, partition, txn.requested_time)
     return CommitResult.of(instant, [file.stat for file in written])
 
 
@@ -196,11 +198,11 @@ def _renew_rings(txn: Transaction, request: WriteRequest, replaced: Iterable[str
     """New rings for partitions whose file groups vanish, under consistent hashing: retired ids are not used again."""
     if not _index_options(txn.snapshot.config, request).is_consistent_bucket:
         return []
-    index = open_index(Placing.index_context(txn.snapshot, request.shape, SerialRunner()), request.properties)
+    index = open_index(Tagging.index_context(txn.snapshot, request.reader_context, SerialRunner()), request.properties)
     assert isinstance(index, ConsistentBucketIndex)
     partitions = sorted(replaced)
     for partition in partitions:
-        save_hashing(txn.snapshot, index.renewed(partition, txn.begin_time))
+        save_hashing(txn.snapshot, index.renewed(partition, txn.requested_time))
     return partitions
 
 
@@ -212,7 +214,7 @@ def replaced_groups(snapshot: MetaClient, request: WriteRequest, touched: set[st
     """The groups that vanish with the commit of a replacing operation."""
     if not request.operation.replaces:
         return {}
-    return Placing.groups_of(snapshot, request.partitions, touched)
+    return Tagging.groups_of(snapshot, request.partitions, touched)
 
 
 def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId]) -> None:
@@ -220,8 +222,8 @@ def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId
     wanted = set(groups)
     for instant, plan in snapshot.pending_clusterings():
         for group in plan.clustering.groups if plan.clustering else ():
-            for piece in group.slices:
-                found = FileGroupId(piece.partition_path, piece.file_id)
+            for tagged_group in group.slices:
+                found = FileGroupId(tagged_group.partition_path, tagged_group.file_id)
                 if found in wanted:
                     raise ConflictError(
                         f"the file group {found} is being clustered by {instant.requested_time}",
@@ -229,22 +231,22 @@ def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId
                     )
 
 
-def refuse_changed(read: MetaClient, txn: Transaction, request: WriteRequest, placed: Sequence[Placed]) -> None:
+def refuse_changed(read: MetaClient, txn: Transaction, request: WriteRequest, tagged: Sequence[TaggedGroup]) -> None:
     """Rows were made from what the table held when it was read; a write that completed since may have changed them.
 
     Where a hash places rows only their own file groups matter; elsewhere a key may be anywhere in its partition, and
     partitions that are replaced matter as a whole.
     """
-    groups = frozenset(piece.target.file_group for piece in placed)
+    groups = frozenset(tagged_group.target.file_group for tagged_group in tagged)
     partitions = set(request.partitions or ())
     if _index_options(txn.snapshot.config, request).kind is not IndexKind.BUCKET:
         partitions |= {group.partition_path for group in groups}
     others = list(completed_since(read, txn.snapshot))
     groups |= {group for theirs in others for group in theirs.groups if group.partition_path in partitions}
-    conflict = conflicts(Touched(txn.begin_time, groups, frozenset()), others)
+    conflict = conflicts(Touched(txn.requested_time, groups, frozenset()), others)
     if conflict is not None:
         raise conflict
-    if request.partial and any(piece.target.kind is not Target.APPEND for piece in placed):
+    if request.partial and any(tagged_group.target.kind is not Target.APPEND for tagged_group in tagged):
         raise ConflictError("rows that were to be updated are gone", hint="Try again.")
 
 
@@ -252,11 +254,11 @@ def refuse_changed(read: MetaClient, txn: Transaction, request: WriteRequest, pl
 class _Task:
     context: WriteContext
     number: int
-    placed: Placed
+    tagged: TaggedGroup
 
     def run(self) -> list[WrittenFile]:
         token = f"{self.number}-0-{os.getpid()}"
-        return write_group(self.context, self.placed.target, self.placed.incoming, self.number, token)
+        return write_group(self.context, self.tagged.target, self.tagged.incoming, self.number, token)
 
 
 def _fitted(options: WriteOptions, share: int, write_buffer: int) -> WriteOptions:

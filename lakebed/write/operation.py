@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from lakebed.config.options import TableConfig
+from lakebed.config.read_options import TableConfig
 from lakebed.config.write_options import WriteOptions
 from lakebed.model.instant import Action
 

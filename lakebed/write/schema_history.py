@@ -22,11 +22,11 @@ _SPARE = 3
 """Histories of archived actions that stay, for readers that opened the table a while ago."""
 
 
-def save_history(storage: Storage, begin: str, history: SchemaHistory) -> None:
+def save_history(storage: Storage, requested_time: str, history: SchemaHistory) -> None:
     """Save the history under a write that is about to be published; undoing that write removes it."""
-    done = Instant(begin, Action.SCHEMA_COMMIT, State.COMPLETED, successor(begin))
+    done = Instant(requested_time, Action.SCHEMA_COMMIT, State.COMPLETED, successor(requested_time))
     for state in (State.REQUESTED, State.INFLIGHT):
-        storage.put(f"{SCHEMA_DIR}/{instant_file_name(Instant(begin, Action.SCHEMA_COMMIT, state))}", b"")
+        storage.put(f"{SCHEMA_DIR}/{instant_file_name(Instant(requested_time, Action.SCHEMA_COMMIT, state))}", b"")
     storage.put(f"{SCHEMA_DIR}/{instant_file_name(done)}", render_schema_history(history).encode())
 
 

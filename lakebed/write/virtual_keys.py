@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from lakebed.config.options import TableConfig
+from lakebed.config.read_options import TableConfig
 from lakebed.errors import InvalidRequest
 from lakebed.index.options import IndexKind, IndexOptions
 from lakebed.model.partition_path import flag

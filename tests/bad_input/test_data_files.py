@@ -33,8 +33,8 @@ TABLES = pytest.mark.parametrize(("name", "extension"), [("cow_simple_v9", "parq
 def newest_base(root: Path, extension: str) -> Path:
     """A base file that a snapshot reads."""
     slices = lakebed.open(root).inspect.file_slices().to_pylist()
-    piece = next(row for row in slices if row["base_file"] and row["base_file"].endswith(extension))
-    return root / piece["partition"] / piece["base_file"]
+    file_slice = next(row for row in slices if row["base_file"] and row["base_file"].endswith(extension))
+    return root / file_slice["partition"] / file_slice["base_file"]
 
 
 @TABLES
@@ -133,7 +133,7 @@ def test_a_flipped_byte_in_pages_with_checksums_is_always_noticed(tmp_path: Path
     schema = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.float64())])
     made = HandmadeTable(tmp_path / "t", schema)
     ids = [f"k{i:04d}" for i in range(500)]
-    begin = made.base(pa.table({"id": ids, "ts": range(500), "v": [i / 7 for i in range(500)]}, schema=schema))
+    requested_time = made.base(pa.table({"id": ids, "ts": range(500), "v": [i / 7 for i in range(500)]}, schema=schema))
     (file,) = made.root.glob("*.parquet")
     table = pq.read_table(file)
     pq.write_table(
@@ -141,7 +141,7 @@ def test_a_flipped_byte_in_pages_with_checksums_is_always_noticed(tmp_path: Path
     )
     (commit,) = (made.root / ".hoodie" / "timeline").glob("*_*.commit")
     commit.unlink()
-    made._commit(begin, Action.COMMIT, [file.name])
+    made._commit(requested_time, Action.COMMIT, [file.name])
     right, whole = rows_of(made.root), file.read_bytes()
     assert len(right) == 500
     group = pq.read_metadata(file).row_group(0)

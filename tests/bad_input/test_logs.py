@@ -12,8 +12,8 @@ import pytest
 
 import lakebed
 from benchmarks.handmade import FILE_ID, TOKEN, HandmadeTable
-from lakebed.format.log_block import BlockKind, Header
-from lakebed.format.log_v1 import MAGIC, encode_block
+from lakebed.format.log.block import BlockKind, Header
+from lakebed.format.log.v1 import MAGIC, encode_block
 from lakebed.model.instant import Action
 from tests.bad_input.conftest import Rows, refused, rows_of
 
@@ -28,8 +28,8 @@ SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
 def a_log(root: Path) -> Path:
     """A log that a snapshot reads."""
     slices = lakebed.open(root).inspect.file_slices().to_pylist()
-    piece = next(row for row in slices if row["logs"])
-    return root / piece["partition"] / piece["logs"][-1]
+    file_slice = next(row for row in slices if row["logs"])
+    return root / file_slice["partition"] / file_slice["logs"][-1]
 
 
 @FORMATS
@@ -85,9 +85,9 @@ def test_a_block_of_another_instant_is_not_dropped_silently(golden_copy: Golden,
     root = golden_copy(name)
     file = a_log(root)
     data = file.read_bytes()
-    begin = file.name.split("_")[1].partition(".")[0].encode()
-    assert data.count(begin) >= 1
-    at = data.index(begin)
+    requested_time = file.name.split("_")[1].partition(".")[0].encode()
+    assert data.count(requested_time) >= 1
+    at = data.index(requested_time)
     file.write_bytes(data[:at] + b"1" + data[at + 1 :])
     with refused(lakebed.CorruptTable, "instant 1", file=file.relative_to(root).as_posix(), at=root):
         rows_of(root)
@@ -137,9 +137,9 @@ def one_log(root: Path, *blocks: bytes) -> Path:
     """A table with a base of two rows and one log of the given blocks."""
     made = HandmadeTable(root, SCHEMA, version=9, layout="default")
     made.base(pa.table({"id": ["a", "b"], "ts": [1, 1], "v": [0, 0]}, schema=SCHEMA))
-    begin = made.log(native=False)
-    (file,) = root.glob(f".*{begin}.log*")
-    file.write_bytes(b"".join(blocks).replace(b"00000000000000001", begin.encode()))
+    requested_time = made.log(native=False)
+    (file,) = root.glob(f".*{requested_time}.log*")
+    file.write_bytes(b"".join(blocks).replace(b"00000000000000001", requested_time.encode()))
     return file
 
 
@@ -238,9 +238,9 @@ def test_native_logs_missing(native: Path, word: str) -> None:
 def test_native_logs_of_unknown_formats(tmp_path: Path) -> None:
     made = HandmadeTable(tmp_path / "t", SCHEMA)
     made.base(pa.table({"id": ["a"], "ts": [1], "v": [0]}, schema=SCHEMA))
-    begin = made._begin()
-    name = f"{FILE_ID}_{TOKEN}_{begin}_1.log.lance"
+    requested_time = made._begin()
+    name = f"{FILE_ID}_{TOKEN}_{requested_time}_1.log.lance"
     (made.root / name).write_bytes(b"LANC" * 100)
-    made._commit(begin, Action.DELTA_COMMIT, [name])
+    made._commit(requested_time, Action.DELTA_COMMIT, [name])
     with refused(lakebed.UnsupportedFormat, "'lance'", file=name, at=made.root):
         rows_of(made.root)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import lakebed
-from lakebed.format.hfile_writer import write_hfile
-from lakebed.format.metadata_payload import RECORD_SCHEMA_JSON, encode_record
-from lakebed.format.metadata_records import FileEntry, FilesRecord, RecordType
+from lakebed.format.hfile.writer import write_hfile
+from lakebed.format.metadata.payload import RECORD_SCHEMA_JSON, encode_record
+from lakebed.format.metadata.records import FileEntry, FilesRecord, RecordType
 from lakebed.format.names import PARTITION_METAFILE
-from lakebed.format.timeline_files import encode_body
+from lakebed.format.timeline.files import encode_body
 from lakebed.model.actions import CommitMetadata, SavepointMetadata, WriteStat
 from lakebed.model.instant import Action, State
 from tests.bad_input.conftest import Rows, refused, rows_of
@@ -84,10 +84,10 @@ def test_replaced_ids_are_names_and_never_paths(table: Path) -> None:
 
 def test_savepoints_name_files_that_nobody_opens(table: Path, right_rows: RightRows) -> None:
     saved = SavepointMetadata("me", 0, "", {"../..": ("../../etc/passwd",), "/etc": ("passwd",)})
-    begin = "20261115102545870"
-    (table / TIMELINE / f"{begin}.savepoint.inflight").write_bytes(b"")
+    requested_time = "20261115102545870"
+    (table / TIMELINE / f"{requested_time}.savepoint.inflight").write_bytes(b"")
     body = encode_body(saved, Action.SAVEPOINT, State.COMPLETED)
-    (table / TIMELINE / f"{begin}_{END}.savepoint").write_bytes(body)
+    (table / TIMELINE / f"{requested_time}_{END}.savepoint").write_bytes(body)
     for options in (None, FOLDERS):
         assert rows_of(table, options=options) == right_rows(NAME)
 
@@ -134,8 +134,8 @@ def test_a_link_in_place_of_a_data_file(table: Path) -> None:
     file.symlink_to(elsewhere)
     for options in (None, FOLDERS):
         with refused(lakebed.CorruptTable, "symbolic link|missing", at=table):
-            for begin in ("20261115102545870", "20261115102604458", "20261115102608798"):
-                rows_of(table, options=options, as_of=begin)
+            for requested_time in ("20261115102545870", "20261115102604458", "20261115102608798"):
+                rows_of(table, options=options, as_of=requested_time)
 
 
 def test_a_link_in_place_of_a_partition(table: Path) -> None:
@@ -203,5 +203,5 @@ def test_files_that_may_not_be_read(table: Path) -> None:
     file = next((table / "p0").glob("*.parquet"))
     file.chmod(0)
     with pytest.raises(lakebed.StorageUnavailable):
-        for begin in ("20261115102545870", "20261115102604458", "20261115102608798"):
-            rows_of(table, as_of=begin)
+        for requested_time in ("20261115102545870", "20261115102604458", "20261115102608798"):
+            rows_of(table, as_of=requested_time)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.datafile.log_file import open_log_file, read_block
-from lakebed.format.log_block import BlockKind
+from lakebed.format.log.block import BlockKind
 from lakebed.storage.local import LocalStorage
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
@@ -33,12 +33,12 @@ def test_change_logs_hold_the_changes_of_their_commits(name: str, golden: Callab
         for log in view.change_logs(partition):
             for block in open_log_file(storage, log).blocks:
                 assert block.kind is BlockKind.CDC_DATA
-                instants.add(block.instant_time)
+                instants.add(block.requested_time)
                 for batch in read_block(storage, block):
                     for row in batch.to_pylist():
                         images = [row.get("after"), row.get("before")]
                         key = row.get("record_key") or next(image["id"] for image in images if image)
-                        ours.add((row["op"], block.instant_time, key))
+                        ours.add((row["op"], block.requested_time, key))
     rows = expected(name)["cdc"]["rows"]
     theirs = {(row[0], row[1], key_of(row[3]) or key_of(row[2])) for row in rows}
     assert instants or name.startswith("mor"), "copy-on-write tables log their changes"

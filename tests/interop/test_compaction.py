@@ -90,12 +90,12 @@ def test_hudi_reads_logs_that_lakebed_merged(hudi: HudiPeer, tmp_path: Path, ord
     table = written(path, ordering=ordering)
     wanted = by_lakebed(table)
     stamps = ["id", "_hoodie_commit_time", "_hoodie_commit_seqno"]
-    stamped = by_lakebed(table, stamps)
+    with_meta_columns = by_lakebed(table, stamps)
     [done] = table.services.compact("log", options=EASY)
     assert done.action is Action.DELTA_COMMIT
     table.upsert(rows(["k04", 9, "p0", 444]))
     wanted = replaced(wanted, ["k04", 9, "p0", 444])
-    kept = [row for row in stamped if row[0] != "k04"]
+    kept = [row for row in with_meta_columns if row[0] != "k04"]
     for settings in ({}, SCAN_V2):
         assert_hudi_reads(hudi, path, wanted, settings, settings)
         found = hudi.read(path, settings, columns=stamps)["rows"]

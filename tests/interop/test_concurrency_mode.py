@@ -11,7 +11,7 @@ from lakebed.format.names import HUDI_LOCK_FILE
 from lakebed.model.instant import Action
 from lakebed.storage.local import LocalStorage
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.mode import control_for
+from lakebed.txn.mode import txn_context_for
 from lakebed.txn.options import LOCK_PROVIDER, MODE
 from lakebed.txn.transaction import Transaction
 
@@ -74,7 +74,7 @@ def test_hudi_goes_on_with_the_table_s_mode(hudi: HudiPeer, tmp_path: Path, mode
 def test_hudi_undoes_no_running_write(hudi: HudiPeer, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = made(path, OPTIMISTIC)
-    running = Transaction.begin(client(path), Action.DELTA_COMMIT, control_for(client(path), {}))
+    running = Transaction.begin(client(path), Action.DELTA_COMMIT, txn_context_for(client(path), {}))
     hudi.write(path, rows(*numbered(range(3), 2, lambda n: n + 100)), HUDI)
     assert client(path).timeline.pending.instants == (running.instant,)
     running.abort()
@@ -85,7 +85,7 @@ def test_hudi_and_lakebed_wait_for_each_other(hudi: HudiPeer, tmp_path: Path) ->
     path = tmp_path / "t"
     table = made(path, OPTIMISTIC)
     before = by_both(hudi, table, path)
-    with control_for(client(path), {}).lock.hold(), pytest.raises(PeerError, match="Unable to acquire the lock"):
+    with txn_context_for(client(path), {}).lock.hold(), pytest.raises(PeerError, match="Unable to acquire the lock"):
         hudi.write(path, rows(*numbered(range(3), 2, lambda n: n + 100)), HUDI | IMPATIENT)
     assert by_both(hudi, table, path) == before
     (path / HUDI_LOCK_FILE).write_text("{}")

@@ -15,12 +15,12 @@ import lakebed
 from lakebed.format.names import BaseFileName, LogFileName, parse_base_file, parse_log_file
 from lakebed.model.actions import ActionBody
 from lakebed.model.instant import Action, Instant
-from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.storage.local import LocalStorage
+from lakebed.testing.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
 from lakebed.txn.failed_writes import clean_up
 from lakebed.txn.transaction import Transaction
+from lakebed.txn.txn_context import TxnContext
 from lakebed.view.file_system_view import FileSystemView
 from tests.conftest import expected
 from tests.golden import upgraded
@@ -50,9 +50,9 @@ def rows(*given: list[Any]) -> pa.Table:
     return plain_rows(*given, schema=WIDER)
 
 
-def files_of(table: Path, begin: str) -> set[str]:
+def files_of(table: Path, requested_time: str) -> set[str]:
     found = (path.relative_to(table).as_posix() for path in table.rglob("*") if path.is_file())
-    inside = {path for path in found if begin in path and not path.endswith(".crc")}
+    inside = {path for path in found if requested_time in path and not path.endswith(".crc")}
     return {path for path in inside if not path.startswith(".hoodie/metadata/")}
 
 
@@ -66,24 +66,24 @@ class NeverCalled:
 def die_writing(table: Path, action: Action) -> str:
     """A lakebed write that announced itself, marked and wrote files of existing groups, and then was gone."""
     storage = LocalStorage(table)
-    control = Control.of(storage, before_publish=NeverCalled())
-    txn = Transaction.begin(MetaClient.open(storage), action, control, operation="UPSERT")
+    txn_context = TxnContext.of(storage, before_publish=NeverCalled())
+    txn = Transaction.begin(MetaClient.open(storage), action, txn_context, operation="UPSERT")
     view = FileSystemView.of(txn.snapshot)
     for partition in view.partitions():
-        for piece in view.slices(partition):
-            source = piece.log_files[-1] if piece.log_files else piece.base_file
+        for file_slice in view.slices(partition):
+            source = file_slice.log_files[-1] if file_slice.log_files else file_slice.base_file
             assert source is not None
             base, log = parse_base_file(source.name), parse_log_file(source.name)
             name: BaseFileName | LogFileName | None = base or log
             assert name is not None
             if base is not None:
-                name = BaseFileName(base.file_id, "7-7-7", txn.begin_time, base.extension)
+                name = BaseFileName(base.file_id, "7-7-7", txn.requested_time, base.extension)
             elif log is not None:
-                name = LogFileName(log.file_id, txn.begin_time, 1, "7-7-7", log.kind, log.native, log.extension)
+                name = LogFileName(log.file_id, txn.requested_time, 1, "7-7-7", log.kind, log.native, log.extension)
             txn.mark(partition, name.render())
             storage.put(f"{partition}/{name.render()}", storage.read(source.path))
     txn._stop()
-    return txn.begin_time
+    return txn.requested_time
 
 
 @pytest.mark.parametrize(
@@ -103,17 +103,17 @@ def test_hudi_rolls_back_a_failed_lakebed_write(
     second = [[f"k{i}", 2, f"p{i % 2}", i, "b", 0.5] for i in range(4)]
     hudi.write(table, rows(*first), options("t", kind, **more), mode="overwrite")
     hudi.write(table, rows(*second), options("t", kind, **more))
-    begin = die_writing(table, action)
-    assert len(files_of(table, begin)) > 4
+    requested_time = die_writing(table, action)
+    assert len(files_of(table, requested_time)) > 4
     before = in_order(hudi.read(table, columns=COLUMNS)["rows"])
     assert before == in_order(second + first[4:])
     hudi.write(table, rows(NEW), options("t", kind, **more))
-    assert files_of(table, begin) == {f".hoodie/.heartbeat/{begin}"}, (
+    assert files_of(table, requested_time) == {f".hoodie/.heartbeat/{requested_time}"}, (
         "an eager Hudi keeps no heartbeats and removes none"
     )
     assert in_order(hudi.read(table, columns=COLUMNS)["rows"]) == in_order([*second, *first[4:], NEW])
-    clean_up(MetaClient.open(LocalStorage(table)), Control.of(LocalStorage(table)))
-    assert files_of(table, begin) == set()
+    clean_up(MetaClient.open(LocalStorage(table)), TxnContext.of(LocalStorage(table)))
+    assert files_of(table, requested_time) == set()
 
 
 @pytest.mark.parametrize("name", FAILED)
@@ -123,7 +123,7 @@ def test_lakebed_rolls_back_a_failed_hudi_write(hudi: HudiPeer, golden_copy: Cal
     client = MetaClient.open(storage)
     [failed] = client.timeline.pending.instants
     assert files_of(table, failed.requested_time)
-    after = clean_up(client, Control.of(storage))
+    after = clean_up(client, TxnContext.of(storage))
     assert not after.timeline.pending.instants
     assert files_of(table, failed.requested_time) == set()
 
@@ -144,11 +144,11 @@ def test_hudi_finishes_a_rollback_that_lakebed_began(hudi: HudiPeer, golden_copy
     storage = LocalStorage(table)
     [failed] = MetaClient.open(storage).timeline.pending.instants
     trial = FaultyStorage(LocalStorage(shutil.copytree(table, table.with_name("trial"))))
-    clean_up(MetaClient.open(trial), Control.of(trial))
+    clean_up(MetaClient.open(trial), TxnContext.of(trial))
     announced = next(op.number for op in trial.ops if op.path.endswith(".rollback.requested"))
     dying = FaultyStorage(storage, FaultPlan(crash_after=announced))
     with pytest.raises(SimulatedCrash):
-        clean_up(MetaClient.open(dying), Control.of(dying))
+        clean_up(MetaClient.open(dying), TxnContext.of(dying))
     assert files_of(table, failed.requested_time)
     known = in_order(hudi.read(table, columns=COLUMNS)["rows"])
 
@@ -166,8 +166,8 @@ def test_hudi_finishes_a_rollback_that_lakebed_began(hudi: HudiPeer, golden_copy
 def test_hudi_heeds_a_command_of_lakebed(hudi: HudiPeer, tmp_path: Path) -> None:
     """A table from before version 8: the log of the write that is undone stays, and only the command says so."""
     path = upgraded.unpack_upgraded(tmp_path)
-    for begin in (upgraded.WRITES[3], upgraded.COMPACTION, upgraded.WRITES[2]):
-        lakebed.open(path).services.rollback(begin)
+    for requested_time in (upgraded.WRITES[3], upgraded.COMPACTION, upgraded.WRITES[2]):
+        lakebed.open(path).services.rollback(requested_time)
     wanted = upgraded.hudis(path, upgraded.WRITES[1])
     assert upgraded.ours(path) == wanted
 

@@ -91,7 +91,7 @@ def test_hudi_goes_on_where_a_clean_and_an_archive_round_left_off(hudi: HudiPeer
     path = tmp_path / "t"
     table = make(path, kind, 14)
     wanted = by_lakebed(path)
-    states = {begin: by_lakebed(path, begin) for begin in begins(path)}
+    states = {requested_time: by_lakebed(path, requested_time) for requested_time in begins(path)}
     assert by_hudi(hudi, path) == wanted
     (cleaned,) = table.services.clean({"hoodie.clean.commits.retained": "4"})
     gone = table.services.archive({"hoodie.keep.max.commits": "8", "hoodie.keep.min.commits": "6"})
@@ -106,9 +106,9 @@ def test_hudi_goes_on_where_a_clean_and_an_archive_round_left_off(hudi: HudiPeer
     assert isinstance(clean, CleanMetadata)
     retained = clean.earliest_to_retain
     assert retained == begins(path)[-4]
-    for begin in begins(path)[-4:]:
-        assert by_lakebed(path, begin) == states[begin]
-        assert by_hudi(hudi, path, as__of__instant=begin) == states[begin]
+    for requested_time in begins(path)[-4:]:
+        assert by_lakebed(path, requested_time) == states[requested_time]
+        assert by_hudi(hudi, path, as__of__instant=requested_time) == states[requested_time]
     hudi.sql(f"CREATE TABLE upkeep_{kind} USING hudi LOCATION '{path}'")
     always = "start_ts => '20000101000000000', end_ts => '29991231000000000'"
     archived = hudi.sql(f"CALL show_archived_commits(table => 'upkeep_{kind}', limit => 100, {always})")

@@ -55,8 +55,12 @@ def test_any_parquet_reader_opens_the_files(tmp_path: Path, kind: Kind) -> None:
     work = filled(path, kind, SEED)
     table = lakebed.open(path)
     slices = table.inspect.file_slices().to_pylist()
-    bases = [str(path / piece["partition"] / piece["base_file"]) for piece in slices if piece["base_file"]]
-    logs = [str(path / piece["partition"] / name) for piece in slices for name in piece["logs"]]
+    bases = [
+        str(path / file_slice["partition"] / file_slice["base_file"])
+        for file_slice in slices
+        if file_slice["base_file"]
+    ]
+    logs = [str(path / file_slice["partition"] / name) for file_slice in slices for name in file_slice["logs"]]
     names = [*kind.key_fields, "v", "txt"]
     chosen = ", ".join(names)
     found = duckdb.sql(f"SELECT {chosen} FROM read_parquet({bases})").fetchall()
@@ -65,7 +69,7 @@ def test_any_parquet_reader_opens_the_files(tmp_path: Path, kind: Kind) -> None:
     assert bool(logs) == kind.is_mor
     everything = f"read_parquet({[*bases, *logs]}, union_by_name = true)"
     last = {place[1] for place, version in work.model.rows.items() if version.write == work.model.writes}
-    newest = f"_hoodie_commit_time = '{work.instants[-1].begin}'"
+    newest = f"_hoodie_commit_time = '{work.instants[-1].requested_time}'"
     written = duckdb.sql(f"SELECT _hoodie_record_key FROM {everything} WHERE {newest}").fetchall()
     assert last <= {row[0] for row in written}
     deletes = duckdb.sql(f"SELECT _hoodie_record_key FROM {everything} WHERE _hoodie_commit_time IS NULL").fetchall()

@@ -85,7 +85,7 @@ def judge_kind(hudi: HudiPeer, rs: HudiRs, path: Path, kind: Kind, seed: int, ro
             model.upsert(rows)
         if turn.compacted:
             model.settle(model.rows)
-        if services and any(piece["logs"] for piece in lakebed.open(path).inspect.file_slices().to_pylist()):
+        if services and any(file_slice["logs"] for file_slice in lakebed.open(path).inspect.file_slices().to_pylist()):
             yield "Hudi left logs uncompacted"
         cleaned.append(turn.cleaned)
 
@@ -102,7 +102,11 @@ def chosen_numbers(text: str | None) -> set[int] | None:
     if text is None:
         return None
     ends = [part.partition("-") for part in text.split(",")]
-    return {number for begin, _, end in ends for number in range(int(begin), int(end or begin) + 1)}
+    return {
+        number
+        for requested_time, _, end in ends
+        for number in range(int(requested_time), int(end or requested_time) + 1)
+    }
 
 
 def run_kinds(

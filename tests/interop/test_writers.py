@@ -24,7 +24,7 @@ from lakebed.datafile.log_writer import LogSpec
 from lakebed.datafile.log_writer_v1 import InlineLogWriter
 from lakebed.datafile.writers import BaseFileWriter, FileSchema, WriteTarget, WrittenFile
 from lakebed.format.table_files import render_properties, table_checksum
-from lakebed.format.timeline_files import encode_body
+from lakebed.format.timeline.files import encode_body
 from lakebed.model.actions import CommitMetadata
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Action, State
@@ -113,12 +113,12 @@ class Table:
         self.storage = LocalStorage(root)
 
     def base(self, numbers: Iterable[int], ts: int, *, bloom_filter: bool = True) -> str:
-        begin = self._begin()
-        target = WriteTarget(GROUP, begin)
+        requested_time = self._begin()
+        target = WriteTarget(GROUP, requested_time)
         with BaseFileWriter(self.storage, target, self.schema, self.options, bloom_filter=bloom_filter) as writer:
-            writer.write(self._rows(numbers, ts, begin, self.schema.arrow))
+            writer.write(self._rows(numbers, ts, requested_time, self.schema.arrow))
             writer.counts.inserts = writer.rows
-            return self._commit(begin, Action.COMMIT, [writer.close()])
+            return self._commit(requested_time, Action.COMMIT, [writer.close()])
 
     def log(
         self,
@@ -130,14 +130,14 @@ class Table:
         positions_of: str | None = None,
     ) -> str:
         """Rows and deletes by (number, ordering value); with `columns` a partial update."""
-        begin = self._begin()
+        requested_time = self._begin()
         part = SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
         schema = FileSchema.of_table(part, "t")
         spec = LogSpec(schema, (schema.arrow.field("ts"),), is_partial=columns is not None, positions_base=positions_of)
         places = np.array(list(numbers), np.uint64)
-        with InlineLogWriter(self.storage, WriteTarget(GROUP, begin), spec, self.options) as writer:
+        with InlineLogWriter(self.storage, WriteTarget(GROUP, requested_time), spec, self.options) as writer:
             if len(places):
-                rows = self._rows(numbers, ts, begin, schema.arrow)
+                rows = self._rows(numbers, ts, requested_time, schema.arrow)
                 writer.write_rows(rows, positions=places if positions_of else None)
             if gone:
                 keys = [f"k{number:04d}" for number, _ in gone]
@@ -146,7 +146,7 @@ class Table:
                     pa.record_batch({"_hoodie_record_key": keys, "ts": values}),
                     positions=np.array([number for number, _ in gone], np.uint64) if positions_of else None,
                 )
-            return self._commit(begin, Action.DELTA_COMMIT, writer.close())
+            return self._commit(requested_time, Action.DELTA_COMMIT, writer.close())
 
     def incoming(self, numbers: Iterable[int], ts: int) -> pa.Table:
         return pa.Table.from_pylist([row(number, ts, holes=False) for number in numbers], schema=SCHEMA)
@@ -154,11 +154,11 @@ class Table:
     def ours(self) -> Answer:
         return from_arrow(lakebed.open(str(self.root)).scan().to_arrow())
 
-    def _rows(self, numbers: Iterable[int], ts: int, begin: str, schema: pa.Schema) -> pa.RecordBatch:
+    def _rows(self, numbers: Iterable[int], ts: int, requested_time: str, schema: pa.Schema) -> pa.RecordBatch:
         made = []
         for number in numbers:
             one = row(number, ts, holes=self.holes)
-            meta = {"_hoodie_commit_time": begin, "_hoodie_commit_seqno": f"{begin}_0_{number}"}
+            meta = {"_hoodie_commit_time": requested_time, "_hoodie_commit_seqno": f"{requested_time}_0_{number}"}
             made.append({**meta, "_hoodie_record_key": one["id"], **one})
         kept = [field for field in schema if field.name not in ("_hoodie_file_name", "_hoodie_partition_path")]
         return pa.RecordBatch.from_pylist(made, schema=pa.schema(kept))
@@ -167,15 +167,17 @@ class Table:
         self.clock += 1000
         return str(self.clock)
 
-    def _commit(self, begin: str, action: Action, files: Sequence[WrittenFile]) -> str:
+    def _commit(self, requested_time: str, action: Action, files: Sequence[WrittenFile]) -> str:
         timeline = self.root / ".hoodie" / "timeline"
-        (timeline / f"{begin}.{action}.requested").write_bytes(b"")
-        inflight = f"{begin}.inflight" if action is Action.COMMIT else f"{begin}.{action}.inflight"
+        (timeline / f"{requested_time}.{action}.requested").write_bytes(b"")
+        inflight = f"{requested_time}.inflight" if action is Action.COMMIT else f"{requested_time}.{action}.inflight"
         (timeline / inflight).write_bytes(b"")
         schema = json.dumps(table_avro(SCHEMA, "t"))
         body = CommitMetadata("UPSERT", {"": tuple(file.stat for file in files)}, {"schema": schema})
-        (timeline / f"{begin}_{int(begin) + 500}.{action}").write_bytes(encode_body(body, action, State.COMPLETED))
-        return begin
+        (timeline / f"{requested_time}_{int(requested_time) + 500}.{action}").write_bytes(
+            encode_body(body, action, State.COMPLETED)
+        )
+        return requested_time
 
 
 def options(table_type: str, index: str = "simple") -> dict[str, str]:

@@ -108,7 +108,7 @@ class WriteJudge:
         for version in story:
             if self._shown(place, version) == json.dumps(cells, sort_keys=True):
                 return version
-        [stands] = [version for version in story if self.instants[version.write - 1].begin == cells[0]]
+        [stands] = [version for version in story if self.instants[version.write - 1].requested_time == cells[0]]
         row = {}
         for name, cell in zip(self.kinds, cells[3:], strict=True):
             values = [version.row[name] for version in story if version.row is not None]
@@ -124,8 +124,8 @@ class WriteJudge:
 
     def _cells(self, place: Place, version: Version) -> Iterator[Any]:
         assert version.row is not None
-        begin = self.instants[version.write - 1].begin if self.kind.meta_fields else None
-        yield from (begin, place[1], place[0])
+        requested_time = self.instants[version.write - 1].requested_time if self.kind.meta_fields else None
+        yield from (requested_time, place[1], place[0])
         for name, kind in self.kinds.items():
             yield plain(version.row[name], kind)
 

@@ -129,8 +129,8 @@ def check_files(work: Upkeep, table: Table) -> None:
         return
     storage = open_storage(work.url)
     generator = None if work.kind.meta_fields else key_generator_of(MetaClient.open(storage).config)
-    for piece in table.inspect.file_slices().to_pylist():
-        names = [*filter(None, [piece["base_file"]]), *piece["logs"]]
-        folder = f"{piece['partition']}/" if piece["partition"] else ""
+    for file_slice in table.inspect.file_slices().to_pylist():
+        names = [*filter(None, [file_slice["base_file"]]), *file_slice["logs"]]
+        folder = f"{file_slice['partition']}/" if file_slice["partition"] else ""
         for name in names:
             assert check_sorted_file(storage, f"{folder}{name}", generator=generator) == []

@@ -25,7 +25,7 @@ def repeat_rows(
     view = FileSystemView.of(MetaClient.open(storage))
     for partition in view.partitions():
         for base in (found.base_file for found in view.slices(partition)):
-            if base is None or base.instant_time != instant:
+            if base is None or base.requested_time != instant:
                 continue
             table = pq.read_table(pa.BufferReader(storage.read(base.path)))
             rows = table.to_pylist()

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import lakebed
-from lakebed.read.kept_vectors import KEPT
+from lakebed.read.merge_vector_cache import MERGE_VECTORS
 from tests.model.answers import ASKED_AT_THE_END, QUESTIONS, check_answers, check_files
 from tests.model.kinds import FACTORS, Kind, any_kind
 from tests.model.upkeep import Upkeep
@@ -85,7 +85,9 @@ def run_for(
     """Histories until the time is over; those that fail end it, or are listed where `stop` is off."""
     deadline = time.monotonic() + seconds
     summary = Summary()
-    KEPT.in_memory_stores = True  # tables here have names of their own, so what reads keep of them is tested along
+    MERGE_VECTORS.in_memory_stores = (
+        True  # tables here have names of their own, so what reads keep of them is tested along
+    )
     for seed, kind in histories(first, only or {}):
         if time.monotonic() >= deadline or summary.runs == runs:
             break

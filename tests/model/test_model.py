@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from lakebed.read.kept_vectors import KEPT
+from lakebed.read.merge_vector_cache import MERGE_VECTORS
 from tests.model.kinds import Kind, pairwise
 from tests.model.run import run, run_for
 
@@ -22,7 +22,7 @@ STEPS = 15
 @pytest.fixture(autouse=True)
 def kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables here have names of their own, so what reads keep of them is tested along."""
-    monkeypatch.setattr(KEPT, "in_memory_stores", True)
+    monkeypatch.setattr(MERGE_VECTORS, "in_memory_stores", True)
 
 
 @pytest.mark.parametrize("kind", pairwise(1), ids=str)

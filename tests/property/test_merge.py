@@ -71,7 +71,7 @@ def wins(rule: MergeRule, state: State, new: Version) -> bool:
         return True
     old_order, new_order = state.version.ordering(rule), new.ordering(rule)
     if old_order == new_order and state.version.run.is_base and not new.run.is_base:
-        own = new.values.get(TIME) or new.run.instant_time
+        own = new.values.get(TIME) or new.run.requested_time
         return own >= state.version.values[TIME]
     return new_order >= old_order
 
@@ -156,7 +156,7 @@ def histories(
             open=opener(rows, chance.randint(1, 5), kind == "delete", present),
             is_delete=kind == "delete",
             is_partial=kind == "partial",
-            instant_time=f"{number:03d}",
+            requested_time=f"{number:03d}",
         )
         made.append((run, rows))
     return made
@@ -253,7 +253,7 @@ def as_runs(batches: Iterator[pa.RecordBatch], place: Run) -> list[Run]:
         picked = [{name: row[name] for name in names} for row in rows]
         schema = pa.schema([INPUT.field(name) for name in names])
         batch = pa.RecordBatch.from_pylist(picked, schema=schema)
-        return Run(place.age, True, lambda _: iter([batch]), deletes, instant_time=place.instant_time)
+        return Run(place.age, True, lambda _: iter([batch]), deletes, requested_time=place.requested_time)
 
     return [run(before, True), run(data, False), run(after, True)]
 

@@ -17,7 +17,7 @@ from lakebed.merge.merge_vector import merge_vectors
 from lakebed.merge.record_merger import FunctionMerger, MergeMode, MergeRule, register_merger
 from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import sorted_merge
-from lakebed.model import joined
+from lakebed.model import concat
 from tests.property.test_merge import (
     FILLING,
     GONE,
@@ -60,7 +60,7 @@ def histories(draw: st.DrawFn, *, partial: bool = False) -> History:
             open=opener(rows, chance.randint(1, 5), kind == "delete", present),
             is_delete=kind == "delete",
             is_partial=kind == "partial",
-            instant_time=f"{number:03d}",
+            requested_time=f"{number:03d}",
             most_rows=len(rows) if chance.random() < 0.5 else None,
         )
         made.append((run, rows))
@@ -160,13 +160,13 @@ def test_columns_too_large_to_be_joined_change_no_answer(
     join = pa.concat_arrays
 
     def refused(parts: Any) -> pa.Array:
-        if joined.wide_type(parts[0].type) != parts[0].type and sum(part.nbytes for part in parts) > most:
+        if concat.wide_type(parts[0].type) != parts[0].type and sum(part.nbytes for part in parts) > most:
             raise pa.ArrowInvalid("offset overflow while concatenating arrays")
         return join(parts)
 
     runs, wanted = [run for run, _ in history], folded(history, rule)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joined, "concat_arrays", refused)
-        patch.setattr(joined, "LARGEST_COLUMN", most)
+        patch.setattr(concat, "concat_arrays", refused)
+        patch.setattr(concat, "LARGEST_COLUMN", most)
         assert got(sorted_merge(runs, rule, SCHEMA, memory=memory)) == wanted
         assert got(hash_merge(runs, rule, SCHEMA, memory=memory)) == wanted

@@ -22,10 +22,10 @@ import pytest
 
 from lakebed.errors import LakebedError
 from lakebed.storage import local, posix
-from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.storage.local import LocalStorage
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import Storage
+from lakebed.testing.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.timeline.clock import ManualClock
 from tests.simulation.write_cases import (
     CASES,
@@ -37,7 +37,7 @@ from tests.simulation.write_cases import (
     read,
     table_on,
 )
-from tests.unit.txn.tables import clone, control_of, paths
+from tests.unit.txn.tables import clone, paths, txn_context_of
 
 KILLS = int(os.environ.get("LAKEBED_KILLS", "2"))
 EVERYTHING = os.environ.get("LAKEBED_ALL_KILLS") == "1"
@@ -50,12 +50,12 @@ BOTH = [(kind, name) for kind in KINDS for name in CASES]
 @cache
 def filled(kind: str) -> tuple[MemoryStorage, Rows]:
     storage = MemoryStorage()
-    rows = fill(storage, kind, control_of(storage, ManualClock(START_MS)))
+    rows = fill(storage, kind, txn_context_of(storage, ManualClock(START_MS)))
     return storage, rows
 
 
 def run(storage: Storage, name: str, clock_ms: int) -> None:
-    CASES[name].run(table_on(storage, control_of(storage, ManualClock(clock_ms))))
+    CASES[name].run(table_on(storage, txn_context_of(storage, ManualClock(clock_ms))))
 
 
 @cache
@@ -87,7 +87,7 @@ def try_once(kind: str, name: str, plan: FaultPlan) -> bool:
     assert found in (before, after), plan
     assert found == after or not acknowledged, plan
     assert found is not None
-    later = control_of(storage, ManualClock(START_MS + 10_000 + LATER_MS))
+    later = txn_context_of(storage, ManualClock(START_MS + 10_000 + LATER_MS))
     check_recovered(storage, paths(base), found, later)
     return found == after
 
@@ -140,7 +140,7 @@ def test_creating_a_table(kind: str) -> None:
         assert read(storage) in (None, {})
         make_table(storage, kind)
         assert read(storage) == {}
-        check_recovered(storage, set(), {}, control_of(storage, ManualClock(START_MS)))
+        check_recovered(storage, set(), {}, txn_context_of(storage, ManualClock(START_MS)))
 
 
 # ---------------------------------------------------------------------- real processes, real disk

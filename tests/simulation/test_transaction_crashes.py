@@ -9,23 +9,23 @@ import pytest
 
 from lakebed.errors import LakebedError, StorageUnavailable
 from lakebed.model.instant import Action, Instant
-from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.storage.memory import MemoryStorage
+from lakebed.testing.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.timeline.clock import ManualClock
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.options import Concurrency, TxnOptions
-from tests.unit.txn.tables import clone, control_of, leftovers, new_table, of_begin, paths, visible, write
+from tests.unit.txn.tables import clone, leftovers, new_table, of_begin, paths, txn_context_of, visible, write
 
 Run = Callable[[FaultyStorage, ManualClock], Instant]
 
 
 def one_write(storage: FaultyStorage, clock: ManualClock) -> Instant:
-    return write(storage, control_of(storage, clock), lost_attempt=True)
+    return write(storage, txn_context_of(storage, clock), lost_attempt=True)
 
 
 def table_with_one_write() -> tuple[MemoryStorage, ManualClock]:
     storage, clock = new_table(), ManualClock()
-    write(storage, control_of(storage, clock))
+    write(storage, txn_context_of(storage, clock))
     clock.advance(1000)
     return storage, clock
 
@@ -82,9 +82,9 @@ def test_every_crash_leaves_all_or_nothing_and_the_next_write_cleans_up() -> Non
             assert not found & before
         died = pending_begins(storage)
         later = ManualClock(clock.ms + 400_000)  # the lock of the dead writer has run out
-        done = write(storage, control_of(storage, later))
-        for begin in died:
-            assert of_begin(storage, begin) == set()
+        done = write(storage, txn_context_of(storage, later))
+        for requested_time in died:
+            assert of_begin(storage, requested_time) == set()
         check_recovered(storage, before | found, done)
     assert seen_new > 2 < seen_old
 
@@ -105,7 +105,7 @@ def test_a_crash_in_the_middle_of_the_recovery_is_recovered_from_as_well() -> No
             now = visible(storage)
             assert now == found or not now & found, "all of the second write or nothing of it"
             last = ManualClock(later.ms + 400_000)
-            done = write(storage, control_of(storage, last))
+            done = write(storage, txn_context_of(storage, last))
             check_recovered(storage, before, done)
 
 
@@ -126,7 +126,7 @@ def test_a_store_that_does_not_answer(how: str) -> None:
             reported += 1
             assert found != before
         later = ManualClock(clock.ms + 400_000)
-        check_recovered(storage, before, write(storage, control_of(storage, later)))
+        check_recovered(storage, before, write(storage, txn_context_of(storage, later)))
     assert reported > 3
 
 
@@ -160,7 +160,7 @@ def test_nothing_is_deleted_while_the_outcome_is_unknown() -> None:
         one_write(faulty, ManualClock(clock.ms))
     assert len(visible(storage)) == 2, "the write is visible, and whole"
     later = ManualClock(clock.ms + 400_000)
-    check_recovered(storage, visible(storage), write(storage, control_of(storage, later)))
+    check_recovered(storage, visible(storage), write(storage, txn_context_of(storage, later)))
 
 
 def publish_step(base: MemoryStorage, clock: ManualClock) -> int:
@@ -177,7 +177,7 @@ def test_a_publish_that_can_be_read_back_is_not_asked_for_again() -> None:
     done = one_write(FaultyStorage(storage, fault), ManualClock(clock.ms))
     assert all(done.requested_time in name for name in visible(storage))
     later = ManualClock(clock.ms + 400_000)
-    check_recovered(storage, visible(storage), write(storage, control_of(storage, later)))
+    check_recovered(storage, visible(storage), write(storage, txn_context_of(storage, later)))
 
 
 def test_a_publish_that_lands_after_everybody_gave_up_is_whole() -> None:
@@ -193,7 +193,7 @@ def test_a_publish_that_lands_after_everybody_gave_up_is_whole() -> None:
         one_write(faulty, ManualClock(clock.ms))
     assert visible(storage) == before
     later = ManualClock(clock.ms + 400_000)
-    done = write(faulty, control_of(faulty, later), groups=("x-0", "y-0"))
+    done = write(faulty, txn_context_of(faulty, later), groups=("x-0", "y-0"))
     assert len(visible(storage)) == 4, "two files of the late write, two of the next"
     check_recovered(storage, visible(storage), done)
 
@@ -205,17 +205,17 @@ def test_lazy_recovery_waits_for_the_heartbeat(action: Action) -> None:
     options = TxnOptions(concurrency=Concurrency.OPTIMISTIC, lock_wait_ms=1000)
     storage = clone(base)
     trial = FaultyStorage(clone(base))
-    write(trial, control_of(trial, ManualClock(clock.ms), options), action=action)
+    write(trial, txn_context_of(trial, ManualClock(clock.ms), options), action=action)
     publish = next(op.number for op in trial.ops if op.path.endswith(f".{action}"))
     with pytest.raises(SimulatedCrash):
         faulty = FaultyStorage(storage, FaultPlan(crash_before=publish))
-        write(faulty, control_of(faulty, ManualClock(clock.ms), options), action=action)
+        write(faulty, txn_context_of(faulty, ManualClock(clock.ms), options), action=action)
     [died] = pending_begins(storage)
     later = ManualClock(clock.ms + 400_000)
-    write(storage, control_of(storage, later, options), groups=("a-0", "b-0"))
+    write(storage, txn_context_of(storage, later, options), groups=("a-0", "b-0"))
     assert pending_begins(storage) == [died], "memory storage counts writes as its time: that heartbeat is fresh"
     storage._bucket.tick += options.heartbeat_expiry_ms + 1
-    write(storage, control_of(storage, later, options), groups=("c-0", "d-0"))
+    write(storage, txn_context_of(storage, later, options), groups=("c-0", "d-0"))
     assert pending_begins(storage) == []
     assert of_begin(storage, died) == set()
     assert leftovers(storage) == set()

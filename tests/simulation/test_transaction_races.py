@@ -13,22 +13,22 @@ from lakebed.model.instant import Action, Instant, State
 from lakebed.storage.memory import MemoryStorage
 from lakebed.timeline.clock import ManualClock, SystemClock
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
 from lakebed.txn.instants import claim_begin
 from lakebed.txn.locks import LockContent, StorageLock
 from lakebed.txn.options import Concurrency, TxnOptions
 from lakebed.txn.rollback import roll_back
 from lakebed.txn.transaction import Transaction, schedule
+from lakebed.txn.txn_context import TxnContext
 from tests.unit.txn.tables import (
     GROUPS,
     base_name,
-    control_of,
     leftovers,
     log_name,
     metadata_of,
     new_table,
     of_begin,
     put_file,
+    txn_context_of,
     visible,
     write,
 )
@@ -40,7 +40,7 @@ def test_writers_that_race_for_begin_times_never_share_one() -> None:
     storage, clock = new_table(), ManualClock()  # a clock that stands still: everybody wants the same millisecond
     client = MetaClient.open(storage)
     with ThreadPoolExecutor(8) as pool:
-        begins = [begin for begin, _ in pool.map(lambda _: claim_begin(client, clock), range(200))]
+        begins = [requested_time for requested_time, _ in pool.map(lambda _: claim_begin(client, clock), range(200))]
     assert len(set(begins)) == 200
 
 
@@ -48,11 +48,11 @@ def test_a_late_claim_of_a_begin_that_was_used_and_cleared_is_given_back() -> No
     """B looked at the timeline before A began; A has finished, heartbeat removed, before B claims the same time."""
     storage, clock = new_table(), ManualClock()
     stale = MetaClient.open(storage)
-    done = write(storage, control_of(storage, clock))
-    begin, snapshot = claim_begin(stale, clock)
-    assert begin > (done.completion_time or "")
+    done = write(storage, txn_context_of(storage, clock))
+    requested_time, snapshot = claim_begin(stale, clock)
+    assert requested_time > (done.completion_time or "")
     assert done in snapshot.timeline.instants
-    assert leftovers(storage) == {f".hoodie/.heartbeat/{begin}"}
+    assert leftovers(storage) == {f".hoodie/.heartbeat/{requested_time}"}
 
 
 def test_parallel_writers_of_different_groups_all_commit_in_order() -> None:
@@ -60,8 +60,8 @@ def test_parallel_writers_of_different_groups_all_commit_in_order() -> None:
     options = TxnOptions(concurrency=Concurrency.OPTIMISTIC)
 
     def one(number: int) -> Instant:
-        control = Control.of(storage, options, SystemClock())
-        return write(storage, control, groups=(f"a{number}-0", f"b{number}-0"))
+        txn_context = TxnContext.of(storage, options, SystemClock())
+        return write(storage, txn_context, groups=(f"a{number}-0", f"b{number}-0"))
 
     with ThreadPoolExecutor(4) as pool:
         done = list(pool.map(one, range(12)))
@@ -72,23 +72,23 @@ def test_parallel_writers_of_different_groups_all_commit_in_order() -> None:
     assert leftovers(storage) == set()
 
 
-def begin_write(storage: MemoryStorage, control: Control, group: str = GROUPS[0]) -> tuple[Transaction, str]:
-    txn = Transaction.begin(MetaClient.open(storage), Action.DELTA_COMMIT, control, operation="UPSERT")
-    name = log_name(txn.begin_time, group)
+def begin_write(storage: MemoryStorage, txn_context: TxnContext, group: str = GROUPS[0]) -> tuple[Transaction, str]:
+    txn = Transaction.begin(MetaClient.open(storage), Action.DELTA_COMMIT, txn_context, operation="UPSERT")
+    name = log_name(txn.requested_time, group)
     put_file(txn, "p0", name)
     return txn, name
 
 
 def test_the_later_committer_of_a_file_group_gives_way_and_leaves_nothing() -> None:
     storage, clock = new_table(), ManualClock()
-    write(storage, control_of(storage, clock))
-    first, first_name = begin_write(storage, control_of(storage, clock, OPTIMISTIC))
-    second, second_name = begin_write(storage, control_of(storage, clock, OPTIMISTIC))
+    write(storage, txn_context_of(storage, clock))
+    first, first_name = begin_write(storage, txn_context_of(storage, clock, OPTIMISTIC))
+    second, second_name = begin_write(storage, txn_context_of(storage, clock, OPTIMISTIC))
     with second:
         second.commit(metadata_of({"p0": (GROUPS[0], second_name)}))
-    with pytest.raises(ConflictError, match=second.begin_time), first:
+    with pytest.raises(ConflictError, match=second.requested_time), first:
         first.commit(metadata_of({"p0": (GROUPS[0], first_name)}))
-    assert of_begin(storage, first.begin_time) == set()
+    assert of_begin(storage, first.requested_time) == set()
     assert second_name in visible(storage)
     assert leftovers(storage) == set()
 
@@ -96,9 +96,9 @@ def test_the_later_committer_of_a_file_group_gives_way_and_leaves_nothing() -> N
 def test_non_blocking_writers_append_to_one_group() -> None:
     storage, clock = new_table(hoodie__table__ordering__fields="ts"), ManualClock()
     options = TxnOptions(concurrency=Concurrency.NON_BLOCKING, lock_wait_ms=1000)
-    write(storage, control_of(storage, clock))
-    first, first_name = begin_write(storage, control_of(storage, clock, options))
-    second, second_name = begin_write(storage, control_of(storage, clock, options))
+    write(storage, txn_context_of(storage, clock))
+    first, first_name = begin_write(storage, txn_context_of(storage, clock, options))
+    second, second_name = begin_write(storage, txn_context_of(storage, clock, options))
     with first, second:
         second.commit(metadata_of({"p0": (GROUPS[0], second_name)}))
         first.commit(metadata_of({"p0": (GROUPS[0], first_name)}))
@@ -108,22 +108,22 @@ def test_non_blocking_writers_append_to_one_group() -> None:
 def test_a_writer_that_was_rolled_back_while_it_slept_must_not_publish() -> None:
     """Eager clean-up of another process takes a living write for a dead one: the sleeper is told, nothing is lost."""
     storage, clock = new_table(), ManualClock()
-    sleeper, name = begin_write(storage, control_of(storage, clock))
-    other = write(storage, control_of(storage, clock), groups=("x-0", "y-0"))
+    sleeper, name = begin_write(storage, txn_context_of(storage, clock))
+    other = write(storage, txn_context_of(storage, clock), groups=("x-0", "y-0"))
     with pytest.raises(ConflictError), sleeper:
         put_file(sleeper, "p0", name)  # it goes on writing, even into the place of a file that was deleted
         sleeper.commit(metadata_of({"p0": (GROUPS[0], name)}))
     client = MetaClient.open(storage)
-    assert client.timeline.find(sleeper.begin_time) is None
+    assert client.timeline.find(sleeper.requested_time) is None
     assert client.timeline.find(other.requested_time) == other
-    write(storage, control_of(storage, clock), groups=("x-0", "y-0"))
-    assert of_begin(storage, sleeper.begin_time) == set(), "the sweep finds the late file by its marker"
+    write(storage, txn_context_of(storage, clock), groups=("x-0", "y-0"))
+    assert of_begin(storage, sleeper.requested_time) == set(), "the sweep finds the late file by its marker"
 
 
 def test_a_rollback_that_has_only_been_announced_stops_the_writer() -> None:
     storage, clock = new_table(), ManualClock()
-    control = control_of(storage, clock)
-    txn, name = begin_write(storage, control)
+    txn_context = txn_context_of(storage, clock)
+    txn, name = begin_write(storage, txn_context)
 
     class Dies(Exception):
         pass
@@ -134,10 +134,10 @@ def test_a_rollback_that_has_only_been_announced_stops_the_writer() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lakebed.txn.rollback.finish_rollback", dies)
         with pytest.raises(Dies):
-            roll_back(MetaClient.open(storage), txn.instant, control)
+            roll_back(MetaClient.open(storage), txn.instant, txn_context)
     with pytest.raises(ConflictError, match="being rolled back"), txn:
         txn.commit(metadata_of({"p0": (GROUPS[0], name)}))
-    assert of_begin(storage, txn.begin_time) == set()
+    assert of_begin(storage, txn.requested_time) == set()
 
 
 class Paused:
@@ -156,20 +156,20 @@ def test_a_writer_whose_lease_ran_out_before_the_publish_must_not_publish() -> N
     storage, clock = new_table(), ManualClock()
 
     def takeover() -> None:
-        write(storage, control_of(storage, clock), groups=("x-0", "y-0"))
+        write(storage, txn_context_of(storage, clock), groups=("x-0", "y-0"))
 
-    zombie, name = begin_write(storage, control_of(storage, clock, before_publish=Paused(clock, takeover)))
+    zombie, name = begin_write(storage, txn_context_of(storage, clock, before_publish=Paused(clock, takeover)))
     with pytest.raises(ConflictError, match="lock was lost"), zombie:
         zombie.commit(metadata_of({"p0": (GROUPS[0], name)}))
-    assert MetaClient.open(storage).timeline.find(zombie.begin_time) is None
-    assert of_begin(storage, zombie.begin_time) == set()
+    assert MetaClient.open(storage).timeline.find(zombie.requested_time) is None
+    assert of_begin(storage, zombie.requested_time) == set()
     assert len(visible(storage)) == 2
 
 
 def test_a_writer_whose_lease_ran_out_unnoticed_may_go_on() -> None:
     """Nobody took the lock over, and the swap that renews it proves that."""
     storage, clock = new_table(), ManualClock()
-    sleeper, name = begin_write(storage, control_of(storage, clock, before_publish=Paused(clock, lambda: None)))
+    sleeper, name = begin_write(storage, txn_context_of(storage, clock, before_publish=Paused(clock, lambda: None)))
     with sleeper:
         sleeper.commit(metadata_of({"p0": (GROUPS[0], name)}))
     assert visible(storage) == {name}
@@ -178,47 +178,47 @@ def test_a_writer_whose_lease_ran_out_unnoticed_may_go_on() -> None:
 def test_a_publish_that_comes_after_its_own_rollback_is_taken_back() -> None:
     """The worst case: the lock is lost during the publishing request itself."""
     storage, clock = new_table(), ManualClock()
-    zombie, name = begin_write(storage, control_of(storage, clock))
+    zombie, name = begin_write(storage, txn_context_of(storage, clock))
     put = MemoryStorage.put_if_absent
     slept = False
 
     def slow(self: MemoryStorage, path: str, data: bytes) -> bool:
         nonlocal slept
-        if path.endswith(".deltacommit") and zombie.begin_time in path and not slept:
+        if path.endswith(".deltacommit") and zombie.requested_time in path and not slept:
             slept = True
             clock.advance(400_000)
-            write(storage, control_of(storage, clock), groups=("x-0", "y-0"))
+            write(storage, txn_context_of(storage, clock), groups=("x-0", "y-0"))
         return put(self, path, data)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MemoryStorage, "put_if_absent", slow)
         with pytest.raises(ConflictError, match="during its publish"), zombie:
             zombie.commit(metadata_of({"p0": (GROUPS[0], name)}))
-    assert MetaClient.open(storage).timeline.find(zombie.begin_time) is None
+    assert MetaClient.open(storage).timeline.find(zombie.requested_time) is None
     assert len(visible(storage)) == 2
 
 
-def plan_of(client: MetaClient, begin: str) -> CompactionPlan:
-    return CompactionPlan((CompactionOperation("p0", GROUPS[0], begin, None, ()),))
+def plan_of(client: MetaClient, requested_time: str) -> CompactionPlan:
+    return CompactionPlan((CompactionOperation("p0", GROUPS[0], requested_time, None, ()),))
 
 
 def compact(txn: Transaction, token: str) -> Instant:
-    name = base_name(txn.begin_time, GROUPS[0], token)
+    name = base_name(txn.requested_time, GROUPS[0], token)
     put_file(txn, "p0", name)
     return txn.commit(metadata_of({"p0": (GROUPS[0], name)}, "COMPACT", compacted=True))
 
 
 def test_a_compaction_is_planned_run_and_tolerates_appends_meanwhile() -> None:
     storage, clock = new_table(), ManualClock()
-    control = control_of(storage, clock)
-    write(storage, control)
-    planned = schedule(MetaClient.open(storage), Action.COMPACTION, plan_of, control)
+    txn_context = txn_context_of(storage, clock)
+    write(storage, txn_context)
+    planned = schedule(MetaClient.open(storage), Action.COMPACTION, plan_of, txn_context)
     assert planned is not None
     assert planned.state is State.REQUESTED
-    append, name = begin_write(storage, control)  # an eager writer leaves the plan alone
+    append, name = begin_write(storage, txn_context)  # an eager writer leaves the plan alone
     with append:
         append.commit(metadata_of({"p0": (GROUPS[0], name)}))
-    with Transaction.resume(MetaClient.open(storage), planned, control, operation="COMPACT") as txn:
+    with Transaction.resume(MetaClient.open(storage), planned, txn_context, operation="COMPACT") as txn:
         done = compact(txn, "0-0-0")
     assert done.action is Action.COMMIT
     assert name in visible(storage)
@@ -228,8 +228,8 @@ def test_a_compaction_is_planned_run_and_tolerates_appends_meanwhile() -> None:
 
 def test_a_plan_with_nothing_to_do_leaves_no_trace() -> None:
     storage = new_table()
-    control = control_of(storage)
-    assert schedule(MetaClient.open(storage), Action.COMPACTION, lambda *_: None, control) is None
+    txn_context = txn_context_of(storage)
+    assert schedule(MetaClient.open(storage), Action.COMPACTION, lambda *_: None, txn_context) is None
     assert not MetaClient.open(storage).timeline.instants
     assert leftovers(storage) == set()
 
@@ -237,15 +237,15 @@ def test_a_plan_with_nothing_to_do_leaves_no_trace() -> None:
 def test_two_runs_of_one_plan() -> None:
     """The first runner is taken for dead; the second undoes its run and takes over; the first may not commit."""
     storage, clock = new_table(), ManualClock()
-    control = control_of(storage, clock, OPTIMISTIC)
-    write(storage, control)
-    planned = schedule(MetaClient.open(storage), Action.COMPACTION, plan_of, control)
+    txn_context = txn_context_of(storage, clock, OPTIMISTIC)
+    write(storage, txn_context)
+    planned = schedule(MetaClient.open(storage), Action.COMPACTION, plan_of, txn_context)
     assert planned is not None
-    first = Transaction.resume(MetaClient.open(storage), planned, control)
+    first = Transaction.resume(MetaClient.open(storage), planned, txn_context)
     with pytest.raises(ConflictError, match="being run"):
-        Transaction.resume(MetaClient.open(storage), planned, control)
+        Transaction.resume(MetaClient.open(storage), planned, txn_context)
     storage._bucket.tick += OPTIMISTIC.heartbeat_expiry_ms + 1
-    with Transaction.resume(MetaClient.open(storage), planned, control) as second:
+    with Transaction.resume(MetaClient.open(storage), planned, txn_context) as second:
         with pytest.raises(ConflictError):
             compact(first, "0-0-1")
         done = compact(second, "0-0-2")
@@ -257,17 +257,17 @@ def test_two_runs_of_one_plan() -> None:
 
 def test_an_aborted_compaction_keeps_its_plan() -> None:
     storage, clock = new_table(), ManualClock()
-    control = control_of(storage, clock)
-    write(storage, control)
-    planned = schedule(MetaClient.open(storage), Action.COMPACTION, plan_of, control)
+    txn_context = txn_context_of(storage, clock)
+    write(storage, txn_context)
+    planned = schedule(MetaClient.open(storage), Action.COMPACTION, plan_of, txn_context)
     assert planned is not None
-    with pytest.raises(ZeroDivisionError), Transaction.resume(MetaClient.open(storage), planned, control) as txn:
-        put_file(txn, "p0", base_name(txn.begin_time, GROUPS[0]))
+    with pytest.raises(ZeroDivisionError), Transaction.resume(MetaClient.open(storage), planned, txn_context) as txn:
+        put_file(txn, "p0", base_name(txn.requested_time, GROUPS[0]))
         raise ZeroDivisionError
     client = MetaClient.open(storage)
     assert client.timeline.find(planned.requested_time, Action.COMPACTION) == planned
     assert of_begin(storage, planned.requested_time) == {client.active.path(planned)}
-    with Transaction.resume(client, planned, control) as again:
+    with Transaction.resume(client, planned, txn_context) as again:
         compact(again, "0-0-1")
 
 

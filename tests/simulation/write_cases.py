@@ -16,8 +16,8 @@ from lakebed.runner import SerialRunner
 from lakebed.storage.storage import Storage
 from lakebed.table import Table
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
-from lakebed.write.create import NewTable, create_table
+from lakebed.txn.txn_context import TxnContext
+from lakebed.write.create.create_table import NewTable, create_table
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("p", pa.string()), ("v", pa.int64())])
 Row = tuple[str, int, str, int]
@@ -87,17 +87,17 @@ def make_table(storage: Storage, kind: str) -> bool:
     return create_table(storage, new_table(kind))
 
 
-def table_on(storage: Storage, control: Control | None = None) -> Table:
+def table_on(storage: Storage, txn_context: TxnContext | None = None) -> Table:
     """A table whose tasks run one after the other, so that a step number means the same in every run."""
-    table = Table(MetaClient.open(storage), control=control)
+    table = Table(MetaClient.open(storage), txn_context=txn_context)
     table._runner = SerialRunner()  # type: ignore[assignment]
     return table
 
 
-def fill(storage: Storage, kind: str, control: Control | None = None) -> Rows:
+def fill(storage: Storage, kind: str, txn_context: TxnContext | None = None) -> Rows:
     """A table with a base file and, where there are logs, logs; what it holds."""
     make_table(storage, kind)
-    table = table_on(storage, control)
+    table = table_on(storage, txn_context)
     table.bulk_insert(data(FIRST))
     table.upsert(data([("k4", 2, "p0", 44), ("k5", 2, "p1", 55)]))
     return by_key(FIRST) | {"k4": ("k4", 2, "p0", 44), "k5": ("k5", 2, "p1", 55)}
@@ -126,9 +126,9 @@ def leftovers(storage: Storage) -> list[str]:
     return [path for path in found if not path.endswith("/lakebed.lock")] + folders
 
 
-def check_recovered(storage: Storage, before: set[str], wanted: Rows, control: Control | None = None) -> None:
+def check_recovered(storage: Storage, before: set[str], wanted: Rows, txn_context: TxnContext | None = None) -> None:
     """The next write succeeds, and after it nothing is left of what died: no instant, no file, no marker."""
-    table = table_on(storage, control)
+    table = table_on(storage, txn_context)
     table.upsert(data([LAST]))
     assert read(storage) == wanted | {"z": LAST}
     client = MetaClient.open(storage)
@@ -138,4 +138,4 @@ def check_recovered(storage: Storage, before: set[str], wanted: Rows, control: C
     known = {instant.requested_time for instant in client.timeline}
     for path in (info.path for info in storage.list("", recursive=True)):
         if path not in before and path.endswith((".parquet",)):
-            assert any(begin in path for begin in known), f"{path} belongs to nothing"
+            assert any(requested_time in path for requested_time in known), f"{path} belongs to nothing"

@@ -82,7 +82,7 @@ def test_a_command_makes_its_session_and_stops_it(tmp_path: Path) -> None:
     assert '"action": "commit"' in done.stdout
     assert "sessions left: 0" in done.stdout
     assert table.refresh().scan().count() == before
-    assert not any(piece["logs"] for piece in table.inspect.file_slices().to_pylist())
+    assert not any(file_slice["logs"] for file_slice in table.inspect.file_slices().to_pylist())
     wrong = shell("compact", str(tmp_path / "t"), "--spark", "nowhere")
     assert wrong.returncode == 2
     assert "no Spark session on 'nowhere'" in wrong.stderr.replace("\n", " ")

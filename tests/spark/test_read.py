@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.spark import living
+from lakebed.spark import dead_row_filter
 from lakebed.spark.read import forget_frames
 from lakebed.storage.open import open_storage
 from tests.conftest import GOLDEN_NAMES, expected
@@ -102,10 +102,10 @@ def test_files_are_told_apart_by_numbers_and_by_names_where_numbers_meet(
 ) -> None:
     names = ["0-0_0-0-1_20240101000000000.parquet", "ü€😀", ""]
     theirs = spark.createDataFrame([(name,) for name in names], "name string").selectExpr("xxhash64(name)").collect()
-    assert [number for (number,) in theirs] == [living.file_number(name) for name in names]
+    assert [number for (number,) in theirs] == [dead_row_filter.file_number(name) for name in names]
     by_number = spark_files_of(native.scan().to_df(spark))
     assert_same(spark, native.scan())
-    monkeypatch.setattr(living, "file_number", len)  # as if two names had one number
+    monkeypatch.setattr(dead_row_filter, "file_number", len)  # as if two names had one number
     forget_frames()
     assert_same(spark, native.scan())
     assert (by_number, spark_files_of(native.scan().to_df(spark))) == ("bigint", "string")

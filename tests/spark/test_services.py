@@ -30,10 +30,12 @@ def content(table: lakebed.Table) -> list[list[Any]]:
     return rows_of(table.scan(columns=columns).to_arrow(), columns)
 
 
-def shape(table: lakebed.Table) -> list[tuple[Any, ...]]:
+def reader_context_of(table: lakebed.Table) -> list[tuple[Any, ...]]:
     """The slices, without what differs from one run to the next: times, tokens, sizes."""
     slices = table.refresh().inspect.file_slices().to_pylist()
-    return sorted((piece["partition"], bool(piece["base_file"]), len(piece["logs"])) for piece in slices)
+    return sorted(
+        (file_slice["partition"], bool(file_slice["base_file"]), len(file_slice["logs"])) for file_slice in slices
+    )
 
 
 def twins(tmp_path: Path, **kwargs: Any) -> tuple[lakebed.Table, lakebed.Table]:
@@ -56,7 +58,7 @@ def test_compaction(kind: str, strategy: str, tmp_path: Path, spark: Any) -> Non
     assert also.action is done.action
     assert also.is_completed
     assert content(by_spark) == content(plain) == before
-    assert shape(by_spark) == shape(plain)
+    assert reader_context_of(by_spark) == reader_context_of(plain)
     assert by_spark.check() == []
     by_spark.upsert(rows(range(60, 70), 9))
     assert by_spark.scan(filter="version = 9").count() == 10
@@ -78,7 +80,7 @@ def test_clustering(settings: dict[str, Any], options: dict[str, str], tmp_path:
     assert plain.services.cluster(options)
     assert by_spark.services.on(spark).cluster(options)
     assert rows_of(by_spark.scan(columns=SCHEMA.names).to_arrow(), SCHEMA.names) == before
-    assert shape(by_spark) == shape(plain)
+    assert reader_context_of(by_spark) == reader_context_of(plain)
     assert by_spark.check() == []
 
 
@@ -112,7 +114,7 @@ def test_what_follows_a_write_of_a_frame_runs_on_spark(
     always = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "1"}
     table.upsert(frame(spark, rows(range(5), 9)), options=always)
     assert labels == ["compact"]
-    assert all(count == 0 for _, _, count in shape(table))
+    assert all(count == 0 for _, _, count in reader_context_of(table))
     table.upsert(rows(range(5), 10), options=always)
     assert labels == ["compact"], "rows without Spark are followed by services without Spark"
 
@@ -139,8 +141,8 @@ def test_a_task_that_fails_leaves_nothing(
     assert table.services.on(spark).compact(strategy, SMALL_LOGS)
     assert content(table) == before
     assert table.check() == []
-    named = {name for piece in table.inspect.file_slices().to_pylist() for name in piece["logs"]}
-    named |= {piece["base_file"] for piece in table.inspect.file_slices().to_pylist()}
+    named = {name for file_slice in table.inspect.file_slices().to_pylist() for name in file_slice["logs"]}
+    named |= {file_slice["base_file"] for file_slice in table.inspect.file_slices().to_pylist()}
     assert {name for name in data_files(tmp_path / "t") - files if not name.startswith(".hoodie")} <= named
 
 
@@ -216,12 +218,12 @@ def test_a_downgrade_compacts_on_spark(tmp_path: Path, spark: Any) -> None:
     before = rows_of(table.scan(columns=SCHEMA.names).to_arrow(), SCHEMA.names)
     table.services.on(spark).downgrade(to=8)
     assert int(table.config.version) == 8
-    assert len({piece["partition"] for piece in table.inspect.file_slices().to_pylist()}) == len(PARTS)
+    assert len({file_slice["partition"] for file_slice in table.inspect.file_slices().to_pylist()}) == len(PARTS)
     assert rows_of(table.scan(columns=SCHEMA.names).to_arrow(), SCHEMA.names) == before
 
 
 def test_no_two_attempts_share_a_token() -> None:
-    from lakebed.write.marked import attempt_token
+    from lakebed.write.task.marking_storage import attempt_token
 
     assert clustering_rewrite.attempt_token is attempt_token
     found = {attempt_token(3, 1) for _ in range(50)}

@@ -57,20 +57,20 @@ def test_queries_by_hudis_option_names(table: lakebed.Table, spark: Any) -> None
     timeline = table.inspect.timeline().to_pylist()
     start, end = timeline[0]["completion"], timeline[1]["completion"]
     assert load(spark, table, as__of__instant=timeline[0]["instant"]).count() == 60
-    query, begin, until = (
+    query, requested_time, until = (
         "hoodie.datasource.query.type",
         "hoodie.datasource.read.begin.instanttime",
         "hoodie.datasource.read.end.instanttime",
     )
-    changes = load(spark, table, **{query: "incremental", begin: start, until: end})
+    changes = load(spark, table, **{query: "incremental", requested_time: start, until: end})
     assert changes.count() == table.incremental(start=start, end=end).count() == 20
-    assert load(spark, table, **{query: "incremental", begin: "earliest"}).count() == table.scan().count()
+    assert load(spark, table, **{query: "incremental", requested_time: "earliest"}).count() == table.scan().count()
     assert load(spark, table, **{query: "read_optimized"}).count() == table.scan(query="read_optimized").count()
     assert load(spark, table, lakebed__filter="version = 3").count() == table.scan(filter="version = 3").count()
     with pytest.raises(Exception, match="needs a start"):
         load(spark, table, **{query: "incremental"})
     with pytest.raises(Exception, match="go with an incremental query"):
-        load(spark, table, **{begin: start})
+        load(spark, table, **{requested_time: start})
     with pytest.raises(Exception, match="no table at"):
         spark.read.format("lakebed").load(f"{table.url}-not-there")
 
@@ -169,8 +169,8 @@ def test_rows_too_many_for_a_message_go_by_file(tmp_path: Path, spark: Any) -> N
 
 
 def test_carried_streams(tmp_path: Path) -> None:
-    from lakebed.spark.carry import INLINE_BYTES, Carrier
-    from lakebed.spark.carry import rows_of as carried_rows
+    from lakebed.spark.rows_to_driver import INLINE_BYTES, Carrier
+    from lakebed.spark.rows_to_driver import rows_of as carried_rows
     from lakebed.storage.open import open_storage
 
     storage = open_storage(tmp_path)

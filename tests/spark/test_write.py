@@ -68,7 +68,7 @@ def test_rows_without_a_key(tmp_path: Path, spark: Any) -> None:
 
 
 def test_small_frames_are_written_by_the_driver(tmp_path: Path, spark: Any) -> None:
-    from lakebed.spark.small import plan_text, rows_if_few
+    from lakebed.spark.driver_write import plan_text, rows_if_few
     from lakebed.spark.types import arrow_schema
 
     given = frame(spark, rows(range(9)))
@@ -183,8 +183,8 @@ def test_files_of_a_straggler_stay_invisible(kind: str, tmp_path: Path, spark: A
 
 def test_rows_of_a_group_meet_in_one_task(tmp_path: Path) -> None:
     from lakebed.model.schema import without_meta_fields
-    from lakebed.spark.placement import Buckets, TaskOfRow
-    from lakebed.write.prepare import plan_preparation
+    from lakebed.spark.partitioner import Buckets, TaskOfRow
+    from lakebed.write.rows.prepare import plan_preparation
 
     table = new_table(tmp_path / "t")
     data = rows(range(500)).combine_chunks().to_batches()[0]
@@ -235,28 +235,28 @@ def test_the_runner_runs_tasks_in_order_and_raises_what_they_raise(spark: Any) -
 def test_one_shuffle_and_rows_enter_python_once(tmp_path: Path, spark: Any) -> None:
     """The physical plan: key columns make a task number, one exchange, one map over all columns."""
     from lakebed.config.write_options import WriteOptions
-    from lakebed.read.shape import table_shape
+    from lakebed.read.reader_context import reader_context_of
     from lakebed.spark import write_job
-    from lakebed.spark.placement import place_rows
-    from lakebed.spark.small import plan_text
+    from lakebed.spark.driver_write import plan_text
+    from lakebed.spark.partitioner import place_rows
     from lakebed.write.operation import Operation
 
     table = new_table(tmp_path / "t")
     table.bulk_insert(rows(range(60), 2))
     writer = table._writer(None, None)
     given = frame(spark, rows(range(20)))
-    plan = writer.plan(table_shape(writer.client), write_job.arrow_schema(given.schema))
-    request = writer.request(Operation.UPSERT, table_shape(writer.client), plan)
-    placed = place_rows(given, plan, writer.client, request, sorted(paths_of(table)))
-    assert isinstance(placed.options, WriteOptions)
+    plan = writer.plan(reader_context_of(writer.client), write_job.arrow_schema(given.schema))
+    request = writer.request(Operation.UPSERT, reader_context_of(writer.client), plan)
+    tagged = place_rows(given, plan, writer.client, request, sorted(paths_of(table)))
+    assert isinstance(tagged.options, WriteOptions)
     task = write_job.WriteTask(None, request, plan, writer.client)  # type: ignore[arg-type]
-    text = plan_text(write_job.written_by(placed.rows, task))
+    text = plan_text(write_job.written_by(tagged.rows, task))
     assert text.count("Exchange ") == 1
     assert "REPARTITION_BY_NUM" in text
     assert text.count("MapInArrow ") == 1
     assert "ArrowEvalPython " not in text
     assert "Sort " not in text
-    assert placed.check is not None
+    assert tagged.check is not None
     asked = place_rows(given, plan, writer.client, request, sorted(paths_of(table)), natively=False)
     text = plan_text(write_job.written_by(asked.rows, task))
     assert text.count("Exchange ") == 1
@@ -272,9 +272,9 @@ KEYS = ["a", "key-1", "ü", "😀x", "a,b", "a:b", "0", " ", "x" * 300]
 @pytest.mark.parametrize("known", [(), ("eu", "part=eu", "st*r")])
 def test_spark_numbers_tasks_as_lakebed_does(hive: bool, known: tuple[str, ...], tmp_path: Path, spark: Any) -> None:
     from lakebed.model.schema import without_meta_fields
-    from lakebed.spark.placement import Buckets, TaskOfRow
+    from lakebed.spark.partitioner import Buckets, TaskOfRow
     from lakebed.spark.task_expression import task_expression
-    from lakebed.write.prepare import plan_preparation
+    from lakebed.write.rows.prepare import plan_preparation
 
     parts = ["eu", "", None, "__HIVE_DEFAULT_PARTITION__", "ü€😀", "st*r", "a b"]
     data = pa.table({"id": KEYS * len(parts), "part": [part for part in parts for _ in KEYS]})
@@ -311,6 +311,8 @@ def test_keys_that_spark_cannot_place_are_placed_by_lakebed(tmp_path: Path, spar
 
 
 def test_columns_are_checked_before_spark_runs_anything(tmp_path: Path, spark: Any) -> None:
+    from lakebed.read.reader_context import reader_context_of
+
     """The table keeps its NOT NULL, new columns come in, and what cannot be is refused as it is for plain rows."""
     from pyspark.sql import functions as F
 
@@ -334,10 +336,9 @@ def test_columns_are_checked_before_spark_runs_anything(tmp_path: Path, spark: A
     table.upsert(good.withColumn("more", F.lit(1.5)), options=JOB)
     assert table.scan(columns=["id", "more"]).to_arrow().column("more").to_pylist() == [1.5, 1.5]
     stated = table.refresh()._writer(None, None)
-    from lakebed.read.shape import table_shape
-    from lakebed.write.writable import declared_schema
+    from lakebed.write.write_checks import declared_schema
 
-    assert not declared_schema(stated.client, table_shape(stated.client)).field("n").nullable
+    assert not declared_schema(stated.client, reader_context_of(stated.client)).field("n").nullable
 
 
 INDEXES: dict[str, dict[str, Any]] = {
@@ -385,9 +386,9 @@ def groups_of_keys(table: lakebed.Table) -> dict[str, str]:
 
 def test_merge_of_a_frame(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of the source come by streams that tasks leave beside the table, whatever their number; nothing stays."""
-    from lakebed.spark import carry
+    from lakebed.spark import rows_to_driver
 
-    monkeypatch.setattr(carry, "INLINE_BYTES", 1)
+    monkeypatch.setattr(rows_to_driver, "INLINE_BYTES", 1)
     table = new_table(tmp_path / "t", partition_by=None)
     table.bulk_insert(rows(range(30)))
     source = frame(spark, rows(range(20, 50), 2)).repartition(3)

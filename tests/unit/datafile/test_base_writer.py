@@ -30,9 +30,9 @@ from lakebed.errors import InvalidRequest, StorageUnavailable
 from lakebed.format.bloom_filter import FOOTER_KEY, MAX_KEY, MIN_KEY, TYPE_CODE_KEY
 from lakebed.format.names import parse_base_file
 from lakebed.model.files import FileGroupId
-from lakebed.storage.faults import FaultPlan, FaultyStorage
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import Storage
+from lakebed.testing.faults import FaultPlan, FaultyStorage
 
 FIXTURES = Path(__file__).parents[2] / "golden" / "fixtures"
 BEGIN = "20260101000000000"
@@ -156,7 +156,7 @@ def test_rewriting_base_files_of_real_hudi_gives_their_footer() -> None:
         assert name is not None
         storage = MemoryStorage()
         partition = theirs.read(["_hoodie_partition_path"]).column(0)[0].as_py()
-        target = WriteTarget(FileGroupId(partition, name.file_id), name.instant_time, name.write_token)
+        target = WriteTarget(FileGroupId(partition, name.file_id), name.requested_time, name.write_token)
         schema = FileSchema.from_avro(footer["parquet.avro.schema"])
         table = theirs.read()
         with BaseFileWriter(storage, target, schema, _sizing(footer), is_sorted=False, bloom_filter=True) as writer:

@@ -34,7 +34,7 @@ def test_a_clean_does_not_change_the_order_of_log_compactions() -> None:
 
 def test_runs_say_at_which_instant_they_stand() -> None:
     scan = scan_slice([result("5", "3", "4"), result("6", "1", "2"), write("45")], always)
-    assert [(run.instant_time, run.stands_at) for run in scan.runs] == [("6", "2"), ("5", "4"), ("45", "45")]
+    assert [(run.requested_time, run.stands_at) for run in scan.runs] == [("6", "2"), ("5", "4"), ("45", "45")]
     assert scan.covered == set("1234")
 
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from lakebed.datafile.log_file import has_parquet_content, hfile_reader, open_log_file, parquet_source, read_block
 from lakebed.errors import CorruptTable, InvalidRequest, LakebedError, UnsupportedFormat
-from lakebed.format.avro import decode_binary
-from lakebed.format.avro_plain import bare_schema
-from lakebed.format.block_content import cdc_mode
-from lakebed.format.log_block import BlockKind, Header
-from lakebed.format.log_v2 import footer_entries
+from lakebed.format.avro.by_record import bare_schema
+from lakebed.format.avro.container import decode_binary
+from lakebed.format.log.block import BlockKind, Header
+from lakebed.format.log.block_content import cdc_mode
+from lakebed.format.log.v2 import footer_entries
 from lakebed.format.names import parse_log_file
 from lakebed.model.schema import load_avro
 from lakebed.storage.local import LocalStorage
@@ -53,7 +53,7 @@ def test_every_golden_log_opens_and_decodes() -> None:
         for block in scanned.blocks:
             assert block.offset == end, path
             end = block.content_offset + block.content_length + 12
-            assert block.instant_time == scanned.log.instant_time
+            assert block.requested_time == scanned.log.requested_time
             kinds[block.kind.name] += 1
             content = data[block.content_offset : block.content_offset + block.content_length]
             if block.kind in (BlockKind.AVRO_DATA, BlockKind.CDC_DATA):
@@ -175,7 +175,7 @@ ROWS = pa.table({"_hoodie_record_key": ["a", "b", "c"], "ts": pa.array([1, 2, No
 def test_native_data_file() -> None:
     storage, path = put(f"{STEM}.log.parquet", native(ROWS, BlockKind.PARQUET_DATA))
     (block,) = open_log_file(storage, path).blocks
-    assert (block.kind, block.version, block.instant_time) == (BlockKind.PARQUET_DATA, 2, "20250101000000000")
+    assert (block.kind, block.version, block.requested_time) == (BlockKind.PARQUET_DATA, 2, "20250101000000000")
     table = pa.Table.from_batches(read_block(storage, block, columns=["x", "gone", "_hoodie_record_key"], batch_rows=2))
     assert table.column_names == ["x", "_hoodie_record_key"]
     assert table.column("x").to_pylist() == [1.5, 2.5, 3.5]

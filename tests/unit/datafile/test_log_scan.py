@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lakebed.datafile.log_file import open_log_file
 from lakebed.datafile.log_scan import LogScan, ScannedLog, Why, completed_by, scan_slice
 from lakebed.errors import CorruptTable, UnsupportedFormat
-from lakebed.format.log_block import BlockKind, Header, LogBlock
+from lakebed.format.log.block import BlockKind, Header, LogBlock
 from lakebed.format.names import parse_log_file
 from lakebed.model.files import FileGroupId, LogFile, LogKind
 from lakebed.storage.local import LocalStorage
@@ -124,7 +124,7 @@ def test_unknown_commands_are_refused() -> None:
 def test_a_compacted_block_replaces_what_it_covers() -> None:
     scan = of(data("1"), data("2"), delete("2", "2 deletes"), data("3"), compacted("4", "1", "2", "3"))
     assert names(scan) == ["4"]
-    assert (scan.runs[0].instant_time, scan.runs[0].stands_at, scan.runs[0].is_compacted) == ("4", "3", True)
+    assert (scan.runs[0].requested_time, scan.runs[0].stands_at, scan.runs[0].is_compacted) == ("4", "3", True)
     assert set(why(scan).values()) == {Why.COMPACTED}
 
 
@@ -192,12 +192,16 @@ def test_golden_log_compaction(golden: Callable[[str], Path]) -> None:
             for path in sorted((table / partition).iterdir())
             if parse_log_file(path.name)
         ]
-        one, two, first, four, five, second = sorted(scanned.log.instant_time for scanned in logs)
-        assert [(run.instant_time, run.stands_at) for run in scan_slice(logs, always).runs] == [(second, five)]
+        one, two, first, four, five, second = sorted(scanned.log.requested_time for scanned in logs)
+        assert [(run.requested_time, run.stands_at) for run in scan_slice(logs, always).runs] == [(second, five)]
         before = scan_slice(logs, lambda instant, second=second: instant < second)
-        assert [(run.instant_time, run.stands_at) for run in before.runs] == [(first, two), (four, four), (five, five)]
+        assert [(run.requested_time, run.stands_at) for run in before.runs] == [
+            (first, two),
+            (four, four),
+            (five, five),
+        ]
         early = scan_slice(logs, lambda instant, first=first: instant < first)
-        assert [run.instant_time for run in early.runs] == [one, two]
+        assert [run.requested_time for run in early.runs] == [one, two]
 
 
 # --- retries ----------------------------------------------------------------------------------------------------------

@@ -19,13 +19,13 @@ from lakebed.datafile.log_writer_v2 import NativeLogWriter, ParquetContainer, wr
 from lakebed.datafile.parquet_writer import RowEncoder
 from lakebed.datafile.writers import FileSchema, WriteTarget, WrittenFile
 from lakebed.errors import InvalidRequest, StorageUnavailable
-from lakebed.format.log_block import BlockKind, Header
-from lakebed.format.log_v1 import encode_block
+from lakebed.format.log.block import BlockKind, Header
+from lakebed.format.log.v1 import encode_block
 from lakebed.model.files import FileGroupId
 from lakebed.model.schema import avro_to_arrow
-from lakebed.storage.faults import FaultPlan, FaultyStorage
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import Storage
+from lakebed.testing.faults import FaultPlan, FaultyStorage
 
 BEGIN, BASE = "20260101000000000", "20250101000000000"
 TARGET = WriteTarget(FileGroupId("eu", "f-0"), BEGIN, "1-2-3")
@@ -91,7 +91,7 @@ def test_rows_and_deletes_come_back(opened: Open, options: FileOptions) -> None:
     (data, table), *parts = blocks_in_order(storage, files)
     tombs, gone = parts[0][0], pa.concat_tables([part for _, part in parts])
     assert (data.kind.is_data, tombs.kind) == (True, BlockKind.DELETE)
-    assert data.instant_time == tombs.instant_time == BEGIN
+    assert data.requested_time == tombs.requested_time == BEGIN
     assert avro_to_arrow(data.schema_json) == SCHEMA.arrow
     assert table.column("_hoodie_file_name").unique().to_pylist() == ["f-0"]
     assert table.column("_hoodie_partition_path").unique().to_pylist() == ["eu"]
@@ -300,7 +300,7 @@ def test_a_command_log_has_no_rows(options: FileOptions) -> None:
     written = write_command_log(storage, TARGET, BASE, options)
     (block,) = open_log_file(storage, written.stat.path or "").blocks
     assert block.is_rollback
-    assert (block.instant_time, block.target_instant_time) == (BEGIN, BASE)
+    assert (block.requested_time, block.target_instant_time) == (BEGIN, BASE)
     with parquet_source(storage, block) as source:
         assert (source.num_rows, source.row_groups) == (0, ())
 

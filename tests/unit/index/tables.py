@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakebed.config.options import ReadOptions
+from lakebed.config.read_options import ReadOptions
 from lakebed.index.locations import IndexContext
 from lakebed.merge.file_group_reader import FileGroupReader
-from lakebed.merge.table_shape import ReadSplit
+from lakebed.merge.reader_context import ReadSplit
 from lakebed.model.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY
-from lakebed.read.shape import table_shape
+from lakebed.read.reader_context import reader_context_of
 from lakebed.runner import LocalRunner
 from lakebed.storage.open import open_storage
 from lakebed.timeline.meta_client import MetaClient
@@ -20,8 +20,8 @@ from lakebed.view.file_system_view import FileSystemView
 
 def context_of(path: Path) -> IndexContext:
     client = MetaClient.open(open_storage(str(path)))
-    shape = table_shape(client)
-    reader = FileGroupReader(client.storage, shape, ReadOptions(), shape.schema)
+    reader_context = reader_context_of(client)
+    reader = FileGroupReader(client.storage, reader_context, ReadOptions(), reader_context.schema)
     return IndexContext(client, FileSystemView.of(client), reader, LocalRunner(threads=2))
 
 
@@ -29,9 +29,9 @@ def stored_rows(context: IndexContext) -> pa.Table:
     """Key, partition and file name of every row."""
     names = [RECORD_KEY, PARTITION_PATH, FILE_NAME]
     schema = pa.schema([pa.field(name, pa.string()) for name in names])
-    reader = FileGroupReader(context.client.storage, context.reader.shape, ReadOptions(), schema)
-    slices = [piece for path in context.view.partitions() for piece in context.view.slices(path)]
-    batches = [batch for piece in slices for batch in reader.read(ReadSplit(piece))]
+    reader = FileGroupReader(context.client.storage, context.reader.reader_context, ReadOptions(), schema)
+    slices = [file_slice for path in context.view.partitions() for file_slice in context.view.slices(path)]
+    batches = [batch for file_slice in slices for batch in reader.read(ReadSplit(file_slice))]
     return pa.Table.from_batches(batches, schema)
 
 

@@ -61,8 +61,8 @@ def test_batches_find_what_the_whole_finds(golden: Golden) -> None:
     context = context_of(golden("mor_bucket_v9"))
     rows = pa.concat_tables([stored_rows(context).select([0, 1]).rename_columns(incoming().schema.names)])
     index = BucketIndex(context, 3, ("id",))
-    pieces = [index.locate(rows.slice(start, 7)) for start in range(0, rows.num_rows, 7)]
-    assert pa.concat_tables(pieces).equals(index.locate(rows))
+    file_slices = [index.locate(rows.slice(start, 7)) for start in range(0, rows.num_rows, 7)]
+    assert pa.concat_tables(file_slices).equals(index.locate(rows))
     assert index.locate(rows.slice(0, 0)).num_rows == 0
 
 

@@ -78,13 +78,13 @@ def test_a_key_is_known_by_its_partition_unless_the_index_is_global(golden: Gold
 def test_a_deleted_key_is_remembered_by_its_group_and_new_elsewhere(golden: Golden) -> None:
     context = context_of(golden("mor_deletes_v9"))
     alive = set(stored_rows(context).column(RECORD_KEY).to_pylist())
-    slices = [piece for path in context.view.partitions() for piece in context.view.slices(path)]
+    slices = [file_slice for path in context.view.partitions() for file_slice in context.view.slices(path)]
     reader = KeyReader(context.reader)
     known = {
-        (key, piece.file_group)
-        for piece in slices
-        if piece.log_files
-        for batch in reader.keys(piece)
+        (key, file_slice.file_group)
+        for file_slice in slices
+        if file_slice.log_files
+        for batch in reader.keys(file_slice)
         for key in batch.to_pylist()
     }
     dead = sorted((key, group) for key, group in known if key not in alive)
@@ -99,13 +99,13 @@ def test_a_deleted_key_is_remembered_by_its_group_and_new_elsewhere(golden: Gold
 def test_keys_that_moved_are_found_where_they_are_now(golden: Golden) -> None:
     """The old partition still has the key in its base file, and a delete in a log."""
     context = context_of(golden("mor_global_simple_v9"))
-    slices = [piece for path in context.view.partitions() for piece in context.view.slices(path)]
+    slices = [file_slice for path in context.view.partitions() for file_slice in context.view.slices(path)]
     reader = KeyReader(context.reader)
     holders: dict[str, set[str]] = {}
-    for piece in slices:
-        for batch in reader.keys(piece):
+    for file_slice in slices:
+        for batch in reader.keys(file_slice):
             for key in batch.to_pylist():
-                holders.setdefault(key, set()).add(piece.file_group.partition_path)
+                holders.setdefault(key, set()).add(file_slice.file_group.partition_path)
     assert any(len(paths) > 1 for paths in holders.values())
     stored = stored_rows(context)
     rows = stored.set_column(1, PARTITION_PATH, pa.array(["elsewhere"] * stored.num_rows))
@@ -116,13 +116,13 @@ def test_keys_that_moved_are_found_where_they_are_now(golden: Golden) -> None:
 
 def test_footers_keep_base_files_from_being_read(golden: Golden) -> None:
     context = context_of(golden("cow_simple_v9"))
-    piece = next(piece for path in context.view.partitions() for piece in context.view.slices(path))
-    stored = stored_rows(context).filter(pc.starts_with(pc.field(FILE_NAME), piece.file_group.file_id))
+    file_slice = next(file_slice for path in context.view.partitions() for file_slice in context.view.slices(path))
+    stored = stored_rows(context).filter(pc.starts_with(pc.field(FILE_NAME), file_slice.file_group.file_id))
     absent = pa.array([f"{key}x" for key in stored.column(RECORD_KEY).to_pylist()])  # inside the key range
     both = pa.concat_arrays([absent, stored.column(RECORD_KEY).combine_chunks()])
 
     def lookup(keys: pa.Array, **by: bool) -> SliceLookup:
-        return SliceLookup(KeyReader(context.reader), piece, keys, KeyIndex(keys), **by)
+        return SliceLookup(KeyReader(context.reader), file_slice, keys, KeyIndex(keys), **by)
 
     assert lookup(absent, by_ranges=True).candidates().sum() > 0
     assert not lookup(absent, by_ranges=True, by_bloom=True).candidates().any()
@@ -157,8 +157,8 @@ def test_the_record_index_knows_what_the_files_say(golden: Golden) -> None:
 
 def test_an_index_task_can_be_sent_away(golden: Golden) -> None:
     context = context_of(golden("mor_deletes_v9"))
-    piece = next(piece for path in context.view.partitions() for piece in context.view.slices(path))
+    file_slice = next(file_slice for path in context.view.partitions() for file_slice in context.view.slices(path))
     keys = stored_rows(context).column(RECORD_KEY).combine_chunks().unique()
-    task = SliceLookup(KeyReader(context.reader), piece, keys, KeyIndex(keys))
+    task = SliceLookup(KeyReader(context.reader), file_slice, keys, KeyIndex(keys))
     assert len(task.run()) > 0
     assert pickle.loads(pickle.dumps(task)).run().tolist() == task.run().tolist()

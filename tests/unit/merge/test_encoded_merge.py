@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakebed.merge.arrow_numpy import index_array, memory_of, take_rows
 from lakebed.merge.record_merger import MergeMode, MergeRule, register_merger
 from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import sorted_merge
 from lakebed.merge.spill import repeating_text
-from lakebed.merge.vectors import index_array, memory_of, take_rows
-from lakebed.model.joined import plain_parts
+from lakebed.model.concat import plain_parts
 
 ROWS = 6000
 SCHEMA = pa.schema([("k", pa.string()), ("id", pa.string()), ("word", pa.string()), ("rare", pa.string())])

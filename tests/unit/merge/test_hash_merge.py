@@ -20,7 +20,7 @@ from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import sorted_merge
 from lakebed.merge.spill import Spill, sort_runs
 from lakebed.merge.window import RunFacts
-from lakebed.model import joined
+from lakebed.model import concat
 from tests.unit.merge.test_sorted_merge import COMMIT, EVENT, KEY, MEMORY, SCHEMA, data, deletes, merged, rows_of
 
 WIDE = pa.schema([(KEY, pa.string()), *((f"c{number}", pa.string()) for number in range(30))])
@@ -140,7 +140,7 @@ def test_a_file_that_lies_about_its_keys_is_refused_by_name() -> None:
 
 # ---------------------------------------------------------------- columns that are too large to be joined
 def test_a_sort_buffer_ends_where_a_column_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined, "LARGEST_COLUMN", 4000)
+    monkeypatch.setattr(concat, "LARGEST_COLUMN", 4000)
     batches = [
         pa.RecordBatch.from_pylist([{KEY: f"{n}-{m}", "ts": m, "v": "x" * 100} for m in range(10)], schema=SCHEMA)
         for n in range(9)
@@ -148,8 +148,8 @@ def test_a_sort_buffer_ends_where_a_column_would_be_too_large(monkeypatch: pytes
     run = Run(1, False, lambda _: iter(batches))
     facts = RunFacts([run], COMMIT, SCHEMA)
     with Spill() as spill:
-        pieces = list(sort_runs([(0, run)], facts, spill, buffer_bytes=1 << 30, keep_bytes=1 << 30))
-    assert [piece.num_rows for piece in pieces] == [30, 30, 30]
+        row_ranges = list(sort_runs([(0, run)], facts, spill, buffer_bytes=1 << 30, keep_bytes=1 << 30))
+    assert [row_range.num_rows for row_range in row_ranges] == [30, 30, 30]
     assert rows_of(sorted_merge([run], COMMIT, SCHEMA, memory=1 << 30)) == sorted(
         (row[KEY], row["ts"], row["v"]) for batch in batches for row in batch.to_pylist()
     )

@@ -15,9 +15,9 @@ STRING = pa.string()
 TEXT = st.text(st.sampled_from("ab\0é�\U0001f600"), max_size=12)
 
 
-def heads(pieces: list[list[str]], kind: pa.DataType = STRING) -> tuple[np.ndarray, bool]:
-    keys = [Keys(pa.array(piece, kind)) for piece in pieces]
-    flat = [key.encode() for piece in pieces for key in piece]
+def heads(row_ranges: list[list[str]], kind: pa.DataType = STRING) -> tuple[np.ndarray, bool]:
+    keys = [Keys(pa.array(row_range, kind)) for row_range in row_ranges]
+    flat = [key.encode() for row_range in row_ranges for key in row_range]
     made = heads_of(keys, min(flat), max(flat))
     return made.heads, made.exact
 
@@ -48,8 +48,8 @@ def test_keys_of_one_length_keep_their_order_when_only_varying_bytes_are_packed(
             key[place] = letter
         keys.append("".join(key))
     half = len(keys) // 2
-    pieces = [part for part in (keys[:half], keys[half:]) if part]
-    found, exact = heads(pieces)
+    row_ranges = [part for part in (keys[:half], keys[half:]) if part]
+    found, exact = heads(row_ranges)
     assert exact or len(places) > 8
     for a, head_a in zip(keys, found.tolist(), strict=True):
         for b, head_b in zip(keys, found.tolist(), strict=True):

@@ -30,7 +30,7 @@ MEMORY = 64 << 20
 def data(age: int, *rows: tuple[Any, ...], is_sorted: bool = True, **more: Any) -> Run:
     columns = more.pop("schema", SCHEMA)
     batch = pa.RecordBatch.from_pylist([dict(zip(columns.names, row, strict=True)) for row in rows], schema=columns)
-    return Run(age, is_sorted, lambda _: iter([batch]), label=f"log {age}", instant_time=f"{age:03d}", **more)
+    return Run(age, is_sorted, lambda _: iter([batch]), label=f"log {age}", requested_time=f"{age:03d}", **more)
 
 
 def deletes(age: int, *rows: tuple[Any, ...]) -> Run:
@@ -376,7 +376,15 @@ def encoded(run: Run) -> Run:
             yield batch.set_column(at, "v", batch.column(at).dictionary_encode())
 
     return Run(
-        run.age, run.is_sorted, opened, run.is_delete, run.is_partial, run.instant_time, run.row_bytes, None, run.label
+        run.age,
+        run.is_sorted,
+        opened,
+        run.is_delete,
+        run.is_partial,
+        run.requested_time,
+        run.row_bytes,
+        None,
+        run.label,
     )
 
 

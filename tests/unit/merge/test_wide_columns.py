@@ -10,7 +10,7 @@ import pytest
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import Run
 from lakebed.merge.sorted_merge import sorted_merge
-from lakebed.model import joined
+from lakebed.model import concat
 
 NARROW = pa.schema([("_hoodie_record_key", pa.string()), ("v", pa.string())])
 WIDE = pa.schema([("_hoodie_record_key", pa.string()), ("v", pa.large_string())])
@@ -19,11 +19,11 @@ WIDE = pa.schema([("_hoodie_record_key", pa.string()), ("v", pa.large_string())]
 def sorted_run(age: int, rows: dict[str, str], schema: pa.Schema) -> Run:
     columns = [pa.array(list(rows)), pa.array(list(rows.values()), schema.field("v").type)]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-    return Run(age, True, lambda _: iter([batch]), instant_time=f"{age:03d}")
+    return Run(age, True, lambda _: iter([batch]), requested_time=f"{age:03d}")
 
 
 def test_a_pass_over_columns_some_of_which_are_too_large_for_31_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined, "LARGEST_COLUMN", 64)
+    monkeypatch.setattr(concat, "LARGEST_COLUMN", 64)
     wanted: dict[str, Any] = {}
     runs = []
     for age in range(1, 9):

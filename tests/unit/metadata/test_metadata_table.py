@@ -15,12 +15,12 @@ import pytest
 from lakebed.errors import CorruptTable, InvalidRequest, LakebedError, UnsupportedFormat
 from lakebed.expression.predicate import ColumnStats
 from lakebed.format.bloom_filter import load_bloom_filter
-from lakebed.format.hfile_writer import write_hfile
-from lakebed.format.log_block import BlockKind, Header
-from lakebed.format.log_v1 import encode_block
-from lakebed.format.metadata_keys import bloom_filter_key, column_stats_prefix, secondary_index_prefix
-from lakebed.format.metadata_payload import RECORD_SCHEMA_JSON, encode_record
-from lakebed.format.metadata_records import (
+from lakebed.format.hfile.writer import write_hfile
+from lakebed.format.log.block import BlockKind, Header
+from lakebed.format.log.v1 import encode_block
+from lakebed.format.metadata.keys import bloom_filter_key, column_stats_prefix, secondary_index_prefix
+from lakebed.format.metadata.payload import RECORD_SCHEMA_JSON, encode_record
+from lakebed.format.metadata.records import (
     BloomFilterRecord,
     ColumnStatsRecord,
     FileEntry,
@@ -56,11 +56,11 @@ def listing(table: MetadataTable) -> dict[str, dict[str, int]]:
 def begin_of(name: str) -> str:
     parsed = parse_base_file(name) or parse_log_file(name)
     assert parsed is not None
-    return parsed.instant_time
+    return parsed.requested_time
 
 
-def file_names(piece: FileSlice) -> list[str | None]:
-    return [piece.base_file.name if piece.base_file else None, *(log.name for log in piece.log_files)]
+def file_names(file_slice: FileSlice) -> list[str | None]:
+    return [file_slice.base_file.name if file_slice.base_file else None, *(log.name for log in file_slice.log_files)]
 
 
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
@@ -81,7 +81,9 @@ def test_the_listing_is_that_of_the_folders(golden: Golden, name: str) -> None:
     }
     assert listing(table) == committed
     left_over = {begin_of(n) for p, files in data_files.items() for n in files if n not in committed[p]}
-    assert all(not instant.is_completed for begin in left_over for instant in client.timeline.at(begin))
+    assert all(
+        not instant.is_completed for requested_time in left_over for instant in client.timeline.at(requested_time)
+    )
     assert bool(left_over) == ("_failed_" in name)
     views = FileSystemView.of(client, table), FileSystemView.of(client)
     for partition in table.partitions():
@@ -217,17 +219,17 @@ def test_a_write_that_did_not_complete_here_does_not_count(golden_copy: Golden) 
 
 def test_a_log_compaction_stands_for_the_blocks_it_covers(golden_copy: Golden) -> None:
     root = golden_copy("mdt_all_v9") / ".hoodie/metadata"
-    begin, completion = "20261115103100000", "20261115103100500"
+    requested_time, completion = "20261115103100000", "20261115103100500"
     record = FilesRecord("p0", RecordType.FILES, {"compacted.parquet": FileEntry(5)})
     content = write_hfile([(b"p0", encode_record(record))], schema_json=RECORD_SCHEMA_JSON)
     header = {
-        Header.INSTANT_TIME: begin,
+        Header.INSTANT_TIME: requested_time,
         Header.SCHEMA: RECORD_SCHEMA_JSON,
         Header.COMPACTED_BLOCK_TIMES: f"{FIRST},{SECOND}",
     }
     block = encode_block(BlockKind.HFILE_DATA, header, content)
-    (root / f"files/.files-0000-0_{begin}.log.1_0-0-0").write_bytes(block)
-    (root / f".hoodie/timeline/{begin}_{completion}.deltacommit").write_bytes(b"")
+    (root / f"files/.files-0000-0_{requested_time}.log.1_0-0-0").write_bytes(block)
+    (root / f".hoodie/timeline/{requested_time}_{completion}.deltacommit").write_bytes(b"")
     files = {info.name for info in open_metadata(root.parent.parent).files("p0")}
     assert "compacted.parquet" in files
     assert not any(FIRST in name or SECOND in name for name in files)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.config.options import TableConfig
+from lakebed.config.read_options import TableConfig
 from lakebed.errors import InvalidRequest, LakebedError, UnsupportedFormat
 from lakebed.format.table_files import parse_properties
 from lakebed.model.bucket_hash import split_key

@@ -10,7 +10,7 @@ import pytest
 
 import lakebed
 from benchmarks.handmade import HandmadeTable
-from lakebed.format.log_block import Header
+from lakebed.format.log.block import Header
 from lakebed.model.instant import Action
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
@@ -87,11 +87,11 @@ def test_a_file_that_lies_about_its_order_is_corrupt(tmp_path: Path) -> None:
     made = HandmadeTable(tmp_path / "t", SCHEMA)
     made.base(rows(range(5), 1, 0))
     wrong = rows(["k004", "k001"], 2, 1)
-    begin = made._begin()
-    name = f"00000000-0000-4000-8000-000000000000-0_0-0-0_{begin}_1.log.parquet"
-    stored = made._stored(wrong, begin, "x", is_sorted=False)
+    requested_time = made._begin()
+    name = f"00000000-0000-4000-8000-000000000000-0_0-0-0_{requested_time}_1.log.parquet"
+    stored = made._stored(wrong, requested_time, "x", is_sorted=False)
     made._parquet(made.root / name, stored, {}, is_sorted=True, row_group=100)
-    made._commit(begin, Action.DELTA_COMMIT, [name])
+    made._commit(requested_time, Action.DELTA_COMMIT, [name])
     with pytest.raises(lakebed.CorruptTable, match=r"log\.parquet"):
         lakebed.open(made.root).scan().to_arrow()
 

@@ -9,7 +9,7 @@ import pytest
 
 import lakebed
 from benchmarks.handmade import HandmadeTable
-from lakebed.config.options import ReadOptions
+from lakebed.config.read_options import ReadOptions
 from lakebed.datafile.source import ReadCounters
 from lakebed.read.scan import Scan
 

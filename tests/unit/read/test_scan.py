@@ -15,7 +15,7 @@ import pytest
 
 import lakebed
 from benchmarks.handmade import HandmadeTable
-from lakebed.config.options import ReadOptions
+from lakebed.config.read_options import ReadOptions
 from lakebed.expression.predicate import parse_predicate
 from tests.conftest import GOLDEN_NAMES
 

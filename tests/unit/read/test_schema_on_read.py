@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.read.kept_vectors import KEPT, vectors_for_engines
+from lakebed.read.merge_vector_cache import MERGE_VECTORS, vectors_for_engines
 from lakebed.table import Table
 from lakebed.timeline.clock import ManualClock, SystemClock, instant_time_now
 from lakebed.timeline.meta_client import MetaClient
@@ -140,7 +140,7 @@ def test_vectors_are_kept_for_a_version_of_the_schema(tmp_path: Path) -> None:
     for _ in range(3):
         assert own(target.scan(as_of=before)) == [{"id": "1", "ts": 2, "a": "uno", "n": 1}]
         assert own(target.scan()) == [{"id": "1", "ts": 2, "a": "uno", "n": None}]
-    KEPT.clear()
+    MERGE_VECTORS.clear()
 
 
 @pytest.mark.parametrize("kind", ["mor-lsm", "mor-v1", "cow"])

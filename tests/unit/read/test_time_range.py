@@ -9,7 +9,7 @@ import lakebed
 from lakebed.errors import InvalidRequest
 from lakebed.format.names import HISTORY_DIR
 from lakebed.storage.memory import MemoryStorage
-from lakebed.write.create import NewTable, create_table
+from lakebed.write.create.create_table import NewTable, create_table
 from tests.simulation.write_cases import table_on
 
 SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64())])

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import lakebed
-from lakebed.format.log_block import BlockKind, Header
-from lakebed.format.log_v1 import encode_block
+from lakebed.format.log.block import BlockKind, Header
+from lakebed.format.log.v1 import encode_block
 from tests.golden.upgraded import COMPLETED, WRITES, hudis, ours, shared_logs, unpack_upgraded
 
 

@@ -88,7 +88,7 @@ def sound(target: Table) -> None:
 
 def slices(target: Table) -> list[FileSlice]:
     view = FileSystemView.of(client_of(target))
-    return [piece for partition in view.partitions() for piece in view.slices(partition)]
+    return [file_slice for partition in view.partitions() for file_slice in view.slices(partition)]
 
 
 def client_of(target: Table) -> MetaClient:

@@ -13,15 +13,15 @@ from lakebed.model.actions import CleanMetadata, CommitMetadata
 from lakebed.model.instant import Action, Instant
 from lakebed.services.archival import archive
 from lakebed.services.cleaning import clean
-from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import Storage
-from lakebed.timeline.clock import ManualClock
+from lakebed.testing.clock import ManualClock
+from lakebed.testing.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.transaction import Transaction
 from tests.simulation.write_cases import KINDS, SCHEMA, Rows, by_key, data, fill, read, serious, table_on
 from tests.unit.services.crash_points import some_steps
-from tests.unit.txn.tables import clone, control_of
+from tests.unit.txn.tables import clone, txn_context_of
 
 START_MS = 1_800_000_000_000
 SMALL = ArchiveOptions(max_commits=6, min_commits=3, batch=3)
@@ -31,13 +31,13 @@ NO_UPKEEP = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "fal
 def upsert(storage: Storage, number: int) -> None:
     clock = ManualClock(START_MS + 1000 * (number + 1))
     rows = [("k1", 10 + number, "p1", number), (f"n{number}", 1, "p0", number)]
-    table_on(storage, control_of(storage, clock)).upsert(data(rows), options=NO_UPKEEP)  # type: ignore[arg-type]
+    table_on(storage, txn_context_of(storage, clock)).upsert(data(rows), options=NO_UPKEEP)  # type: ignore[arg-type]
 
 
 @cache
 def written(kind: str, writes: int = 8) -> tuple[MemoryStorage, Rows]:
     storage = MemoryStorage()
-    rows = dict(fill(storage, kind, control_of(storage, ManualClock(START_MS))))
+    rows = dict(fill(storage, kind, txn_context_of(storage, ManualClock(START_MS))))
     for number in range(writes):
         upsert(storage, number)
         rows |= by_key([("k1", 10 + number, "p1", number), (f"n{number}", 1, "p0", number)])
@@ -45,7 +45,7 @@ def written(kind: str, writes: int = 8) -> tuple[MemoryStorage, Rows]:
 
 
 def later(storage: Storage, ms: int = 100_000):  # type: ignore[no-untyped-def]
-    return control_of(storage, ManualClock(START_MS + ms))
+    return txn_context_of(storage, ManualClock(START_MS + ms))
 
 
 def run(storage: Storage, options: ArchiveOptions = SMALL, ms: int = 100_000) -> tuple[Instant, ...]:
@@ -56,8 +56,8 @@ def everything(storage: Storage) -> list[Instant]:
     return sorted(MetaClient.open(storage).full_timeline.completed, key=str)
 
 
-def as_of(storage: Storage, begin: str) -> Rows:
-    found = table_on(storage).scan(columns=SCHEMA.names, as_of=begin).to_arrow().to_pylist()
+def as_of(storage: Storage, requested_time: str) -> Rows:
+    found = table_on(storage).scan(columns=SCHEMA.names, as_of=requested_time).to_arrow().to_pylist()
     return by_key([tuple(row.values()) for row in found])  # type: ignore[misc]
 
 
@@ -72,7 +72,7 @@ def test_no_answer_changes(kind: str) -> None:
     storage = clone(base)
     before, wanted = everything(storage), changes(storage)
     begins = [i.requested_time for i in MetaClient.open(storage).completed_writes()]
-    states = {begin: as_of(storage, begin) for begin in begins}
+    states = {requested_time: as_of(storage, requested_time) for requested_time in begins}
     bodies = {i: MetaClient.open(storage).body(i) for i in before}
     gone = run(storage)
     assert len(gone) == 7
@@ -82,7 +82,7 @@ def test_no_answer_changes(kind: str) -> None:
     assert everything(storage) == before
     assert read(storage) == rows
     assert changes(storage) == wanted
-    assert {begin: as_of(storage, begin) for begin in begins} == states
+    assert {requested_time: as_of(storage, requested_time) for requested_time in begins} == states
     assert {i: client.body(i) for i in before} == bodies
     assert serious(table_on(storage).check()) == []
     assert run(storage) == ()
@@ -138,7 +138,7 @@ def test_savepoints_pending_and_cleans_hold_it_back() -> None:
 
     storage = clone(base)
     table_on(storage, later(storage)).services  # noqa: B018 (a table with all doors still opens)
-    with Transaction.begin(MetaClient.open(storage), Action.SAVEPOINT, later(storage), begin_time=begins[2]) as txn:
+    with Transaction.begin(MetaClient.open(storage), Action.SAVEPOINT, later(storage), requested_time=begins[2]) as txn:
         from lakebed.model.actions import SavepointMetadata
 
         txn.commit(SavepointMetadata("me", 0, "", {}))
@@ -162,8 +162,8 @@ def test_savepoints_pending_and_cleans_hold_it_back() -> None:
 def test_a_replacing_commit_stays_until_what_it_replaced_is_gone() -> None:
     base, _ = written("mor-v2", 2)
     storage = clone(base)
-    control = control_of(storage, ManualClock(START_MS + 50_000))
-    table_on(storage, control).overwrite(data([("a", 1, "p0", 1)]), options=NO_UPKEEP)
+    txn_context = txn_context_of(storage, ManualClock(START_MS + 50_000))
+    table_on(storage, txn_context).overwrite(data([("a", 1, "p0", 1)]), options=NO_UPKEEP)
     replaced = MetaClient.open(storage).completed_writes()[-1].requested_time
     for number in range(60, 70):
         upsert(storage, number)
@@ -224,8 +224,8 @@ def test_a_crash_at_every_step(kind: str) -> None:
 def test_archived_actions_keep_their_plans() -> None:
     base, _ = written("mor-v2")
     storage = clone(base)
-    control = later(storage)
-    table_on(storage, control).services.compact()
+    txn_context = later(storage)
+    table_on(storage, txn_context).services.compact()
     compacted = MetaClient.open(storage).timeline.completed.of_actions(Action.COMMIT).instants[-1]
     plan = MetaClient.open(storage).plan(compacted)
     for number in range(200, 210):

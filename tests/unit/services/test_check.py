@@ -25,7 +25,7 @@ from lakebed.storage.local import LocalStorage
 from lakebed.table import Table
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.table_properties import update_properties
-from lakebed.txn.control import Control
+from lakebed.txn.txn_context import TxnContext
 from tests.conftest import GOLDEN_NAMES
 from tests.simulation.write_cases import FIRST, KINDS, data, fill
 
@@ -129,8 +129,8 @@ def test_a_plan_that_is_garbage(table: Path) -> None:
 
 def test_times_out_of_order(table: Path) -> None:
     first, second = completed(table)[:2]
-    begin, _, done = second.name.removesuffix(".deltacommit").partition("_")
-    early = second.rename(second.with_name(f"{begin}_{OLD}.deltacommit"))
+    requested_time, _, done = second.name.removesuffix(".deltacommit").partition("_")
+    early = second.rename(second.with_name(f"{requested_time}_{OLD}.deltacommit"))
     assert early.name in named(found(table), check.ORDERED)[0].file
     begin_of_first = first.name.partition("_")[0]
     early.rename(second)
@@ -139,8 +139,8 @@ def test_times_out_of_order(table: Path) -> None:
 
 
 def test_a_commit_that_was_never_requested(table: Path) -> None:
-    begin = completed(table)[1].name.partition("_")[0]
-    (table / f".hoodie/timeline/{begin}.deltacommit.requested").unlink()
+    requested_time = completed(table)[1].name.partition("_")[0]
+    (table / f".hoodie/timeline/{requested_time}.deltacommit.requested").unlink()
     only(found(table), check.ORDERED, Severity.WARNING)
 
 
@@ -214,7 +214,7 @@ class Forgets:
 def test_a_metadata_table_that_was_left_behind(golden_copy: Callable[[str], Path]) -> None:
     table = golden_copy("cow_simple_v9")
     storage = LocalStorage(table)
-    opened = Table(MetaClient.open(storage), control=Control.of(storage, before_publish=Forgets()))
+    opened = Table(MetaClient.open(storage), txn_context=TxnContext.of(storage, before_publish=Forgets()))
     assert opened.check() == []
     row = {name: None for name in opened.schema.names if not name.startswith("_hoodie")}
     row |= {"id": "new", "ts": 9, "p": "p0"}

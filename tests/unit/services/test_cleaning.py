@@ -12,18 +12,19 @@ from lakebed.model.instant import Action, Instant
 from lakebed.runner import SerialRunner
 from lakebed.services.cleaning import clean, finish_cleans, is_clean_due, plan_clean
 from lakebed.services.compaction import full_plan, run_compaction
-from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.open import open_storage
 from lakebed.storage.storage import Storage
-from lakebed.timeline.clock import ManualClock, SystemClock
+from lakebed.testing.clock import ManualClock
+from lakebed.testing.faults import FaultPlan, FaultyStorage, SimulatedCrash
+from lakebed.timeline.clock import SystemClock
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.retention import whole_since
 from lakebed.txn.transaction import Transaction, schedule
 from lakebed.view.file_system_view import FileSystemView
 from tests.simulation.write_cases import KINDS, SCHEMA, Rows, by_key, data, fill, read, serious, table_on
 from tests.unit.services.crash_points import some_steps
-from tests.unit.txn.tables import clone, control_of
+from tests.unit.txn.tables import clone, txn_context_of
 from tests.unit.write.tables import make, row, table
 
 START_MS = 1_800_000_000_000
@@ -36,7 +37,7 @@ class Steps:
     def __init__(self, kind: str) -> None:
         self.storage = MemoryStorage()
         self.clock = ManualClock(START_MS)
-        self.rows = fill(self.storage, kind, control_of(self.storage, self.clock))
+        self.rows = fill(self.storage, kind, txn_context_of(self.storage, self.clock))
         self.known: dict[str, Rows] = {}
         self.remember()
 
@@ -53,25 +54,28 @@ class Steps:
 
     def compact(self) -> None:
         self.clock.advance(1000)
-        control = control_of(self.storage, self.clock)
+        txn_context = txn_context_of(self.storage, self.clock)
         planned = schedule(
-            MetaClient.open(self.storage), Action.COMPACTION, lambda fresh, _: full_plan(fresh, lambda _: True), control
+            MetaClient.open(self.storage),
+            Action.COMPACTION,
+            lambda fresh, _: full_plan(fresh, lambda _: True),
+            txn_context,
         )
         assert planned is not None
-        run_compaction(MetaClient.open(self.storage), planned, control, SerialRunner())
+        run_compaction(MetaClient.open(self.storage), planned, txn_context, SerialRunner())
         self.remember()
 
     def table(self):  # type: ignore[no-untyped-def]
-        return table_on(self.storage, control_of(self.storage, self.clock))
+        return table_on(self.storage, txn_context_of(self.storage, self.clock))
 
     def clean(self, options: CleanOptions = THREE, **more: bool) -> tuple[Instant, ...]:
         self.clock.advance(1000)
         client = MetaClient.open(self.storage)
-        return clean(client, control_of(self.storage, self.clock), options, **more)
+        return clean(client, txn_context_of(self.storage, self.clock), options, **more)
 
 
-def as_of(storage: Storage, begin: str) -> Rows:
-    found = table_on(storage).scan(columns=SCHEMA.names, as_of=begin).to_arrow().to_pylist()
+def as_of(storage: Storage, requested_time: str) -> Rows:
+    found = table_on(storage).scan(columns=SCHEMA.names, as_of=requested_time).to_arrow().to_pylist()
     return by_key([tuple(row.values()) for row in found])  # type: ignore[misc]
 
 
@@ -111,13 +115,13 @@ def test_every_retained_answer_stays(kind: str, options: CleanOptions) -> None:
     since = whole_since(client)
     assert since is not None
     times = list(steps.known)
-    whole = [begin for begin in times if (client.completion_time(begin) or "") >= since]
-    for begin in whole:
-        assert as_of(steps.storage, begin) == steps.known[begin]
+    whole = [requested_time for requested_time in times if (client.completion_time(requested_time) or "") >= since]
+    for requested_time in whole:
+        assert as_of(steps.storage, requested_time) == steps.known[requested_time]
     gone_before = f"no longer there.*The earliest instant that can be read is {whole[0]}"
-    for begin in times[: times.index(whole[0])]:
+    for requested_time in times[: times.index(whole[0])]:
         with pytest.raises(InvalidRequest, match=gone_before):
-            as_of(steps.storage, begin)
+            as_of(steps.storage, requested_time)
     assert serious(steps.table().check()) == []
     assert steps.clean(options) == (), "nothing is left to take"
     if options.policy is CleanPolicy.COMMITS:
@@ -171,9 +175,9 @@ def test_what_a_savepoint_names_stays() -> None:
     for path in sorted(view):
         partition, _, name = path.rpartition("/")
         files[partition] = (*files.get(partition, ()), name)
-    control = control_of(steps.storage, steps.clock)
+    txn_context = txn_context_of(steps.storage, steps.clock)
     client = MetaClient.open(steps.storage)
-    with Transaction.begin(client, Action.SAVEPOINT, control, begin_time=saved.requested_time) as txn:
+    with Transaction.begin(client, Action.SAVEPOINT, txn_context, requested_time=saved.requested_time) as txn:
         txn.commit(SavepointMetadata("me", 0, "", files))
     for number in range(5):
         steps.upsert(number)
@@ -186,29 +190,29 @@ def test_what_a_savepoint_names_stays() -> None:
 
 def test_what_a_pending_compaction_needs_stays() -> None:
     steps = written("mor-v2", 4)
-    control = control_of(steps.storage, steps.clock)
+    txn_context = txn_context_of(steps.storage, steps.clock)
     client = MetaClient.open(steps.storage)
     steps.upsert(20)
-    planned = schedule(client, Action.COMPACTION, lambda fresh, _: full_plan(fresh, lambda _: True), control)
+    planned = schedule(client, Action.COMPACTION, lambda fresh, _: full_plan(fresh, lambda _: True), txn_context)
     assert planned is not None
     for number in range(30, 36):
         steps.upsert(number)
     steps.clean(CleanOptions(CleanPolicy.FILE_VERSIONS, versions=1))
-    run_compaction(MetaClient.open(steps.storage), planned, control, SerialRunner())
+    run_compaction(MetaClient.open(steps.storage), planned, txn_context, SerialRunner())
     assert read(steps.storage) == steps.rows
 
 
 def test_a_write_under_way_keeps_the_state_it_began_with() -> None:
     steps = written("cow", 2)
-    control = control_of(steps.storage, steps.clock)
-    txn = Transaction.begin(MetaClient.open(steps.storage), Action.COMMIT, control, operation="UPSERT")
+    txn_context = txn_context_of(steps.storage, steps.clock)
+    txn = Transaction.begin(MetaClient.open(steps.storage), Action.COMMIT, txn_context, operation="UPSERT")
     before = data_files(steps.storage)
     latest = {info for info in before if any(b in info for b in list(steps.known)[-1:])}
     options = CleanOptions(CleanPolicy.FILE_VERSIONS, versions=1)
     client = MetaClient.open(steps.storage)
-    assert plan_clean(client, control, CleanOptions(commits=10)) is None
-    plan_clean(client, control, options)
-    finish_cleans(MetaClient.open(steps.storage), control)
+    assert plan_clean(client, txn_context, CleanOptions(commits=10)) is None
+    plan_clean(client, txn_context, options)
+    finish_cleans(MetaClient.open(steps.storage), txn_context)
     assert latest <= data_files(steps.storage)
     txn.abort()
 
@@ -231,7 +235,7 @@ def test_a_crash_at_every_step(kind: str) -> None:
     base = written(kind, 5)
 
     def run(storage: Storage, later: int = 5000) -> None:
-        clean(MetaClient.open(storage), control_of(storage, ManualClock(base.clock.ms + later)), THREE)
+        clean(MetaClient.open(storage), txn_context_of(storage, ManualClock(base.clock.ms + later)), THREE)
 
     trial = FaultyStorage(clone(base.storage))
     run(trial)
@@ -241,8 +245,8 @@ def test_a_crash_at_every_step(kind: str) -> None:
         with pytest.raises(SimulatedCrash):
             run(FaultyStorage(storage, FaultPlan(crash_after=step)))
         assert read(storage) == base.rows
-        begin = list(base.known)[-2]
-        assert as_of(storage, begin) == base.known[begin]
+        requested_time = list(base.known)[-2]
+        assert as_of(storage, requested_time) == base.known[requested_time]
         run(storage, 500_000)
         assert data_files(storage) == wanted
         client = MetaClient.open(storage)
@@ -262,13 +266,13 @@ def test_logs_that_a_log_compaction_covers_go_before_their_slice() -> None:
     for number in range(10, 13):
         steps.upsert(number)
     before = data_files(steps.storage)
-    states = {begin: as_of(steps.storage, begin) for begin in list(steps.known)[-3:]}
+    states = {requested_time: as_of(steps.storage, requested_time) for requested_time in list(steps.known)[-3:]}
     steps.clean()
     gone = before - data_files(steps.storage)
     assert gone
     assert gone <= covered
     assert read(steps.storage) == steps.rows
-    assert {begin: as_of(steps.storage, begin) for begin in states} == states
+    assert {requested_time: as_of(steps.storage, requested_time) for requested_time in states} == states
     assert serious(steps.table().check()) == []
     steps.clock.advance(1000)
     steps.table().services.compact()
@@ -282,15 +286,15 @@ def test_a_clean_of_a_lost_attempt_alone_takes_no_state_away(options: CleanOptio
     for step in range(4):
         target.upsert(table(row("a", ts=step, v=step)))
     client = MetaClient.open(open_storage(target.url))
-    first = next(file for piece in FileSystemView.of(client).slices("") for file in piece.files)
+    first = next(file for file_slice in FileSystemView.of(client).slices("") for file in file_slice.files)
     lost = first.name.replace(first.write_token, "7-7-7")
     client.storage.put(lost, client.storage.read(first.path))
     begins = [instant.requested_time for instant in client.completed_writes()]
-    control = control_of(client.storage, SystemClock())
-    assert [file for done in clean(client, control, options) for file in _deleted(client, done)] == [lost]
+    txn_context = txn_context_of(client.storage, SystemClock())
+    assert [file for done in clean(client, txn_context, options) for file in _deleted(client, done)] == [lost]
     assert whole_since(client.reload()) is None
-    for step, begin in enumerate(begins):
-        assert target.refresh().scan(as_of=begin).to_arrow()["v"].to_pylist() == [step]
+    for step, requested_time in enumerate(begins):
+        assert target.refresh().scan(as_of=requested_time).to_arrow()["v"].to_pylist() == [step]
 
 
 def _deleted(client: MetaClient, done: Instant) -> list[str]:

@@ -6,12 +6,12 @@ import pytest
 
 from lakebed.errors import StorageUnavailable
 from lakebed.model.instant import Action
-from lakebed.services import inline
+from lakebed.services import after_write
 from lakebed.storage.memory import MemoryStorage
-from lakebed.timeline.clock import ManualClock
+from lakebed.testing.clock import ManualClock
 from lakebed.timeline.meta_client import MetaClient
 from tests.simulation.write_cases import Rows, by_key, data, fill, read, table_on
-from tests.unit.txn.tables import control_of
+from tests.unit.txn.tables import txn_context_of
 
 START_MS = 1_800_000_000_000
 SMALL = {
@@ -23,15 +23,15 @@ SMALL = {
 
 def write(storage: MemoryStorage, number: int, options: dict[str, str]) -> Rows:
     rows = [("k1", 10 + number, "p1", number), (f"n{number}", 1, "p0", number)]
-    control = control_of(storage, ManualClock(START_MS + 1000 * (number + 1)))
-    table_on(storage, control).upsert(data(rows), options=options)  # type: ignore[arg-type]
+    txn_context = txn_context_of(storage, ManualClock(START_MS + 1000 * (number + 1)))
+    table_on(storage, txn_context).upsert(data(rows), options=options)  # type: ignore[arg-type]
     return by_key(rows)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["mor-v2", "cow"])
 def test_after_each_write(kind: str) -> None:
     storage = MemoryStorage()
-    rows = dict(fill(storage, kind, control_of(storage, ManualClock(START_MS))))
+    rows = dict(fill(storage, kind, txn_context_of(storage, ManualClock(START_MS))))
     for number in range(12):
         rows |= write(storage, number, SMALL)
         client = MetaClient.open(storage)
@@ -45,7 +45,7 @@ def test_after_each_write(kind: str) -> None:
 
 def test_off_and_failing(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = MemoryStorage()
-    fill(storage, "cow", control_of(storage, ManualClock(START_MS)))
+    fill(storage, "cow", txn_context_of(storage, ManualClock(START_MS)))
     off = {**SMALL, "hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
     for number in range(6):
         write(storage, number, off)
@@ -54,7 +54,7 @@ def test_off_and_failing(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise StorageUnavailable("the disk is full")
 
-    monkeypatch.setattr(inline, "clean", fail)
+    monkeypatch.setattr(after_write, "clean", fail)
     with pytest.warns(UserWarning, match="the write is done"):
         write(storage, 9, SMALL)
     found = read(storage)
@@ -65,9 +65,9 @@ def test_off_and_failing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_upkeep_that_is_not_due_asks_the_store_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every write pays for what is done after it: the table was read already, and its names say that nothing is due."""
     storage = MemoryStorage()
-    control = control_of(storage, ManualClock(START_MS))
-    fill(storage, "mor-v2", control)
-    services = table_on(storage, control).services
+    txn_context = txn_context_of(storage, ManualClock(START_MS))
+    fill(storage, "mor-v2", txn_context)
+    services = table_on(storage, txn_context).services
     for name in ("read", "list", "list_folders", "read_versioned", "put_if_absent", "compare_and_swap"):
         monkeypatch.setattr(MemoryStorage, name, lambda *_, name=name: pytest.fail(f"a {name} too many"))
-    inline.after_write(services)
+    after_write.after_write(services)

@@ -21,11 +21,11 @@ from lakebed.model.actions import CommitMetadata, RequestedReplace
 from lakebed.model.files import FileSlice
 from lakebed.model.finding import Severity
 from lakebed.model.instant import Action
-from lakebed.services.clustering_choice import chosen_partitions, pack
+from lakebed.services.clustering_strategy import chosen_partitions, pack
 from lakebed.services.drop_metadata import remove_metadata
 from lakebed.storage.open import open_storage
 from lakebed.table import Table
-from lakebed.txn.control import Control
+from lakebed.txn.txn_context import TxnContext
 from tests.conftest import expected
 from tests.unit.services.clustering_cases import APART, KINDS, filled, new
 from tests.unit.services.compaction_cases import (
@@ -48,9 +48,9 @@ GROUP = "hoodie.clustering.plan.strategy.max.bytes.per.group"
 CURVE = "hoodie.layout.optimize.strategy"
 
 
-def column(target: Table, piece: FileSlice, name: str) -> list[Any]:
-    assert piece.base_file is not None
-    file = open_storage(target.url).open_input(piece.base_file.path)
+def column(target: Table, file_slice: FileSlice, name: str) -> list[Any]:
+    assert file_slice.base_file is not None
+    file = open_storage(target.url).open_input(file_slice.base_file.path)
     found: list[Any] = pq.ParquetFile(file).read([name]).column(name).to_pylist()
     return found
 
@@ -66,7 +66,7 @@ def test_no_answer_changes(kind: str) -> None:
     assert answers(target, known) == before
     found = slices(target)
     assert len(found) == 2, "a file group per partition"
-    assert not any(piece.log_files for piece in found)
+    assert not any(file_slice.log_files for file_slice in found)
     sound(target)
     assert target.services.cluster() == (), "nothing is left to do"
     put(target, row("k000", 9, "a", v=77), row("fresh", 9, "b"))
@@ -97,8 +97,8 @@ def test_orders_of_the_default_layout(kind: str, curve: str) -> None:
     target.services.cluster({SORT: "v,txt", CURVE: curve})
     assert rows_of(target.scan()) == before
     sound(target)
-    for piece in slices(target):
-        values = column(target, piece, "v")
+    for file_slice in slices(target):
+        values = column(target, file_slice, "v")
         assert (values == sorted(values)) == (curve == "linear")
         assert len(values) > 40
     body = client_of(target).body(client_of(target).timeline.completed.of_actions(Action.REPLACE_COMMIT).instants[-1])
@@ -123,8 +123,8 @@ def test_the_plan_is_what_hudi_saves() -> None:
     assert plan.strategy_params[SORT] == "v"
     assert plan.strategy is not None
     assert plan.strategy.endswith("SparkSortAndSizeExecutionStrategy")
-    assert {piece.partition_path for group in plan.groups for piece in group.slices} == {"p=a", "p=b"}
-    assert all(len({piece.partition_path for piece in group.slices}) == 1 for group in plan.groups)
+    assert {file_slice.partition_path for group in plan.groups for file_slice in group.slices} == {"p=a", "p=b"}
+    assert all(len({file_slice.partition_path for file_slice in group.slices}) == 1 for group in plan.groups)
     path = plan.groups[0].slices[0].base_file
     assert path is not None
     assert path.startswith(target.url)
@@ -137,7 +137,7 @@ def test_the_plan_is_what_hudi_saves() -> None:
 
 def test_a_plan_of_hudi_is_run(golden_copy: Callable[[str], pathlib.Path]) -> None:
     target = lakebed.open(golden_copy("mor_pending_clustering_v9"))
-    remove_metadata(client_of(target), Control.of(open_storage(target.url)))
+    remove_metadata(client_of(target), TxnContext.of(open_storage(target.url)))
     target.refresh()
     wanted = rows_of(target.scan())
     assert len(wanted) == expected("mor_pending_clustering_v9")["snapshot"]["count"]
@@ -191,8 +191,8 @@ def test_slices_of_other_plans_stay() -> None:
     target = filled("v10-lsm")
     target.services.plan_compaction()
     found = target.services.explain_clustering()
-    taken = {piece.file_group for group in found.groups for piece in group}
-    with_logs = {piece.file_group for piece in slices(target) if piece.log_files}
+    taken = {file_slice.file_group for group in found.groups for file_slice in group}
+    with_logs = {file_slice.file_group for file_slice in slices(target) if file_slice.log_files}
     assert with_logs
     assert not taken & with_logs
     assert "the compaction" in found.explain()
@@ -221,7 +221,7 @@ def test_a_key_in_two_file_groups_stays_there_twice() -> None:
     assert len(before) == 6 + 5 + 4
     target.services.cluster()
     assert rows_of(target.scan()) == before
-    assert sorted(len(column(target, piece, "id")) for piece in slices(target)) == [4, 5, 6]
+    assert sorted(len(column(target, file_slice, "id")) for file_slice in slices(target)) == [4, 5, 6]
     assert {one.invariant for one in target.check() if one.severity is Severity.ERROR} == {"a key is in one file group"}
 
 
@@ -230,8 +230,8 @@ def test_memory_is_bounded_by_spilling() -> None:
     before = rows_of(target.scan())
     target.services.cluster({SORT: "txt,v"}, memory="1MB")
     assert rows_of(target.scan()) == before
-    for piece in slices(target):
-        pairs = list(zip(column(target, piece, "txt"), column(target, piece, "v"), strict=True))
+    for file_slice in slices(target):
+        pairs = list(zip(column(target, file_slice, "txt"), column(target, file_slice, "v"), strict=True))
         assert pairs == sorted(pairs, key=lambda pair: (pair[0] is not None, pair[0] or "", pair[1]))
 
 
@@ -320,7 +320,7 @@ def test_partitions_by_age_and_name() -> None:
 def test_sizes_and_numbers_of_groups() -> None:
     target = filled("v9-cow")
     found = slices(target)
-    each = max(piece.size for piece in found)
+    each = max(file_slice.size for file_slice in found)
     assert [len(group) for group in pack(found, 2 * each)] == [2] * (len(found) // 2)
     assert not target.services.explain_clustering({"hoodie.clustering.plan.strategy.small.file.limit": "1"}).groups
     one = target.services.explain_clustering({"hoodie.clustering.plan.strategy.max.num.groups": "1"})
@@ -335,9 +335,9 @@ def test_neighbouring_keys_go_together_in_the_lsm_layout() -> None:
     target = make(index="simple", partition_by=None, properties=APART)
     for turn in (3, 0, 2, 1):
         target.bulk_insert(table(*(row(f"k{turn}{i}") for i in range(5))))
-    each = max(piece.size for piece in slices(target))
+    each = max(file_slice.size for file_slice in slices(target))
     target.services.cluster({GROUP: str(2 * each + 10)})
-    found = sorted(column(target, piece, "id") for piece in slices(target))
+    found = sorted(column(target, file_slice, "id") for file_slice in slices(target))
     assert [(ids[0], ids[-1]) for ids in found] == [("k00", "k14"), ("k20", "k34")]
 
 

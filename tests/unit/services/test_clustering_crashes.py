@@ -7,12 +7,12 @@ from functools import cache
 import pytest
 
 from lakebed.errors import LakebedError
-from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import Storage
-from lakebed.timeline.clock import ManualClock
+from lakebed.testing.clock import ManualClock
+from lakebed.testing.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.write.create import NewTable, create_table
+from lakebed.write.create.create_table import NewTable, create_table
 from tests.simulation.write_cases import (
     FIRST,
     SCHEMA,
@@ -26,7 +26,7 @@ from tests.simulation.write_cases import (
     table_on,
 )
 from tests.unit.services.crash_points import some_steps
-from tests.unit.txn.tables import clone, control_of
+from tests.unit.txn.tables import clone, txn_context_of
 
 START_MS = 1_800_000_000_000
 LATER_MS = 400_000
@@ -44,12 +44,12 @@ OPTIONS = {
 @cache
 def filled(kind: str) -> tuple[MemoryStorage, Rows]:
     storage = MemoryStorage()
-    control = control_of(storage, ManualClock(START_MS))
+    txn_context = txn_context_of(storage, ManualClock(START_MS))
     apart = {"hoodie.parquet.small.file.limit": "0"}
     create_table(
         storage, NewTable("t", SCHEMA, ("id",), ("p",), ("ts",), index="simple", properties=apart, **KINDS[kind])
     )
-    table = table_on(storage, control)
+    table = table_on(storage, txn_context)
     table.bulk_insert(data(FIRST[:4]))
     table.bulk_insert(data(FIRST[4:]))
     table.upsert(data([("k4", 2, "p0", 44), ("k1", 2, "p1", 55)]))
@@ -57,7 +57,7 @@ def filled(kind: str) -> tuple[MemoryStorage, Rows]:
 
 
 def cluster(storage: Storage, kind: str, clock_ms: int) -> int:
-    table = table_on(storage, control_of(storage, ManualClock(clock_ms)))
+    table = table_on(storage, txn_context_of(storage, ManualClock(clock_ms)))
     return len(table.services.cluster(OPTIONS[kind]))
 
 
@@ -101,9 +101,9 @@ def check_done(storage: MemoryStorage, rows: Rows) -> None:
     assert not client.timeline.pending.instants
     assert read(storage) == rows
     assert leftovers(storage) == []
-    table = table_on(storage, control_of(storage, ManualClock(START_MS + 2 * LATER_MS)))
+    table = table_on(storage, txn_context_of(storage, ManualClock(START_MS + 2 * LATER_MS)))
     assert serious(table.check()) == []
     found = table.inspect.file_slices().to_pylist()
     assert len(found) == 2, "a file group per partition"
     assert not any(one["log_files"] for one in found)
-    check_recovered(storage, set(), rows, control_of(storage, ManualClock(START_MS + 3 * LATER_MS)))
+    check_recovered(storage, set(), rows, txn_context_of(storage, ManualClock(START_MS + 3 * LATER_MS)))

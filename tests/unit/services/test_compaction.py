@@ -25,8 +25,8 @@ from lakebed.services.compaction_plan import PlannedCompaction, since_last
 from lakebed.services.drop_metadata import remove_metadata
 from lakebed.timeline.clock import SystemClock
 from lakebed.txn.conflicts import Touched, conflicts
-from lakebed.txn.control import Control
 from lakebed.txn.transaction import schedule
+from lakebed.txn.txn_context import TxnContext
 from tests.conftest import expected
 from tests.unit.services.compaction_cases import (
     EASY,
@@ -67,8 +67,8 @@ def test_a_full_compaction_leaves_base_files_alone() -> None:
     target = filled("v10-lsm")
     [done] = target.services.compact()
     assert done.action is Action.COMMIT
-    assert all(piece.base_file and not piece.log_files for piece in slices(target))
-    assert all(piece.base_instant_time == done.requested_time for piece in slices(target))
+    assert all(file_slice.base_file and not file_slice.log_files for file_slice in slices(target))
+    assert all(file_slice.base_instant_time == done.requested_time for file_slice in slices(target))
     commit = client_of(target).commit(done.requested_time)
     assert commit is not None
     assert (commit.operation, commit.compacted) == ("COMPACT", True)
@@ -89,7 +89,7 @@ def test_plan_and_run_apart() -> None:
     [done] = elsewhere.services.run(instant.requested_time)
     assert done.requested_time == instant.requested_time
     assert len(rows_of(target.refresh().scan())) == len(wanted) + 1
-    [left] = {len(piece.log_files) for piece in slices(target) if piece.log_files}
+    [left] = {len(file_slice.log_files) for file_slice in slices(target) if file_slice.log_files}
     assert left == 1, "what came between plan and run is in the new slice"
     with pytest.raises(ConflictError):
         target.services.run(instant)
@@ -104,7 +104,7 @@ def test_what_was_planned_before_is_run_first() -> None:
     first, second = target.services.compact()
     assert first.requested_time == planned.requested_time
     assert second.requested_time > planned.requested_time
-    assert not any(piece.log_files for piece in slices(target))
+    assert not any(file_slice.log_files for file_slice in slices(target))
 
 
 # ---------------------------------------------------------------------- when
@@ -174,12 +174,12 @@ def test_a_service_that_fails_after_a_write_is_a_warning(monkeypatch: pytest.Mon
 # ---------------------------------------------------------------------- which groups
 def test_groups_under_clustering_are_left_alone() -> None:
     target = filled("v10-lsm")
-    piece = slices(target)[0]
-    group = piece.file_group
+    file_slice = slices(target)[0]
+    group = file_slice.file_group
     clustered = ClusteringSlice(group.partition_path, group.file_id, None)
     plan = RequestedReplace("CLUSTER", ClusteringPlan((ClusteringGroup((clustered,)),)))
     client = client_of(target)
-    assert schedule(client, Action.CLUSTERING, lambda _c, _b: plan, Control.of(client.storage)) is not None
+    assert schedule(client, Action.CLUSTERING, lambda _c, _b: plan, TxnContext.of(client.storage)) is not None
     for strategy in ("full", "log", "hybrid"):
         found = target.services.explain_compaction(strategy, options=EASY)
         by_group = {one.group: one for one in found.decisions}
@@ -236,9 +236,9 @@ def test_one_plan_with_both_kinds_in_version_10() -> None:
     assert done.action is Action.COMMIT
     assert answers(target, before) == wanted, "done"
     sound(target)
-    by_kind = {bool(piece.log_files): piece for piece in slices(target)}
+    by_kind = {bool(file_slice.log_files): file_slice for file_slice in slices(target)}
     assert by_kind[False].base_instant_time == done.requested_time
-    assert by_kind[True].log_files[-1].instant_time == done.requested_time
+    assert by_kind[True].log_files[-1].requested_time == done.requested_time
 
 
 def test_two_instants_in_version_9() -> None:
@@ -261,9 +261,9 @@ def mixed(kind: str) -> lakebed.Table:
     keys = {0: [], 1: []}  # type: dict[int, list[str]]
     probe = new(kind)
     put(probe, *(row(f"k{i:03d}", 1) for i in range(200)))
-    for number, piece in enumerate(sorted(slices(probe), key=lambda one: one.file_group)):
+    for number, file_slice in enumerate(sorted(slices(probe), key=lambda one: one.file_group)):
         found = probe.scan(columns=["id", "_hoodie_file_name"]).to_arrow().to_pylist()
-        keys[number] = [one["id"] for one in found if piece.file_group.file_id in one["_hoodie_file_name"]]
+        keys[number] = [one["id"] for one in found if file_slice.file_group.file_id in one["_hoodie_file_name"]]
     assert len(keys[0]) > 50 < len(keys[1])
     large = [row(key, 1, txt=texts.randbytes(2000).hex()) for key in keys[0]]
     put(target, *large, *(row(key, 1) for key in keys[1][:5]), options=options)
@@ -309,7 +309,7 @@ def test_tables_of_real_hudi(golden_copy: Callable[[str], Path], name: str, stra
         with pytest.raises(InvalidRequest, match="metadata table"):
             target.services.compact(strategy, options=EASY)
         client = client_of(target)
-        remove_metadata(client, Control.of(client.storage))
+        remove_metadata(client, TxnContext.of(client.storage))
     target.services.compact(strategy, options=EASY)
     assert answers(target, before) == wanted
     sound(target)

@@ -8,14 +8,14 @@ from functools import cache
 import pytest
 
 from lakebed.errors import LakebedError
-from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import Storage
-from lakebed.timeline.clock import ManualClock
+from lakebed.testing.clock import ManualClock
+from lakebed.testing.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.timeline.meta_client import MetaClient
 from tests.simulation.write_cases import Rows, by_key, check_recovered, data, fill, leftovers, read, serious, table_on
 from tests.unit.services.compaction_cases import EASY
-from tests.unit.txn.tables import clone, control_of
+from tests.unit.txn.tables import clone, txn_context_of
 
 START_MS = 1_800_000_000_000
 LATER_MS = 400_000
@@ -29,9 +29,9 @@ RATIO = {"mor-v2": "3.48", "mor-v1": "3.2"}
 @cache
 def filled(kind: str) -> tuple[MemoryStorage, Rows]:
     storage = MemoryStorage()
-    control = control_of(storage, ManualClock(START_MS))
-    rows = fill(storage, kind, control)
-    table = table_on(storage, control)
+    txn_context = txn_context_of(storage, ManualClock(START_MS))
+    rows = fill(storage, kind, txn_context)
+    table = table_on(storage, txn_context)
     more = [[("k1", 3, "p1", 31), ("k2", 3, "p0", 32)], [("k1", 4, "p1", 41), ("k4", 4, "p0", 42)]]
     for batch in more:
         table.upsert(data(batch))  # type: ignore[arg-type]
@@ -46,7 +46,7 @@ def mixed(kind: str) -> dict[str, str]:
 
 
 def compact(storage: Storage, kind: str, strategy: str, clock_ms: int) -> int:
-    table = table_on(storage, control_of(storage, ManualClock(clock_ms)))
+    table = table_on(storage, txn_context_of(storage, ManualClock(clock_ms)))
     return len(table.services.compact(strategy, options=mixed(kind)))
 
 
@@ -98,11 +98,11 @@ def check_done(storage: MemoryStorage, rows: Rows, strategy: str) -> None:
     assert not client.timeline.pending.instants
     assert read(storage) == rows
     assert leftovers(storage) == []
-    table = table_on(storage, control_of(storage, ManualClock(START_MS + 2 * LATER_MS)))
+    table = table_on(storage, txn_context_of(storage, ManualClock(START_MS + 2 * LATER_MS)))
     assert serious(table.check()) == []
     if strategy == "full":
         assert not any(one["log_files"] for one in table.inspect.file_slices().to_pylist())
     else:
         words = [one["operation"] for one in table.inspect.timeline().to_pylist()]
         assert {"COMPACT", "LOG_COMPACT"}.intersection(words)
-    check_recovered(storage, set(), rows, control_of(storage, ManualClock(START_MS + 3 * LATER_MS)))
+    check_recovered(storage, set(), rows, txn_context_of(storage, ManualClock(START_MS + 3 * LATER_MS)))

@@ -143,7 +143,7 @@ SMALL = CompactionOptions(log_threshold=2, log_small_size=10)
 
 def run_of(*sizes: int, stays: frozenset[int] = frozenset(), ends_newest: bool = False) -> list[int]:
     given_state = GroupState(GROUP, 1, logs(*sizes, stays=stays), ends_newest=ends_newest)
-    return [int(log.instant_time) for log in small_run(given_state, SMALL)]
+    return [int(log.requested_time) for log in small_run(given_state, SMALL)]
 
 
 def test_no_live_log_in_the_middle_is_skipped() -> None:
@@ -171,7 +171,7 @@ def test_stretches_are_consecutive_small_and_long_enough(
 ) -> None:
     options = CompactionOptions(log_threshold=threshold, log_small_size=10)
     everything = GroupState(GROUP, 1, logs(*sizes, stays=stays), ends_newest=newest)
-    found = [int(log.instant_time) for log in small_run(everything, options)]
+    found = [int(log.requested_time) for log in small_run(everything, options)]
     assert found == list(range(found[0], found[0] + len(found))) if found else True
     assert all(sizes[i] <= 10 and i not in stays for i in found)
     assert not found or len(found) >= threshold

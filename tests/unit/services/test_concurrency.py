@@ -15,12 +15,12 @@ from lakebed.cli.main import main
 from lakebed.errors import ConflictError, InvalidRequest
 from lakebed.format.names import heartbeat_file
 from lakebed.model.instant import Action
-from lakebed.services.inline import after_write
+from lakebed.services.after_write import after_write
 from lakebed.services.watch import Watcher
-from lakebed.spark.settings import Settings
+from lakebed.spark.source_options import Settings
 from lakebed.table import Table
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.mode import control_for, table_mode
+from lakebed.txn.mode import table_mode, txn_context_for
 from lakebed.txn.options import LOCK_PROVIDER, MODE, Concurrency
 from lakebed.txn.transaction import Transaction
 from lakebed.write.operation import Operation
@@ -45,12 +45,12 @@ def filled(where: Path | str | None = None, **more: Any) -> Table:
 def running(target: Table) -> Transaction:
     """A write of another process that knows that it is not alone."""
     client = client_of(target)
-    return Transaction.begin(client, Action.DELTA_COMMIT, control_for(client, OPTIMISTIC))
+    return Transaction.begin(client, Action.DELTA_COMMIT, txn_context_for(client, OPTIMISTIC))
 
 
 def lives(target: Table, txn: Transaction) -> bool:
     client = client_of(target)
-    beats = client.storage.stat(heartbeat_file(txn.begin_time)) is not None
+    beats = client.storage.stat(heartbeat_file(txn.requested_time)) is not None
     return beats and txn.instant in client.timeline.pending.instants
 
 
@@ -75,7 +75,7 @@ def test_a_service_undoes_no_living_writer(name: str) -> None:
     """The option of the call counts, as the one of `open` does."""
     target = filled()
     client = client_of(target)
-    theirs = Transaction.begin(client, Action.DELTA_COMMIT, control_for(client, {}))
+    theirs = Transaction.begin(client, Action.DELTA_COMMIT, txn_context_for(client, {}))
     SERVICES[name](lakebed.open(target.url), OPTIMISTIC)
     assert lives(target, theirs)
     theirs.abort()
@@ -144,7 +144,7 @@ def test_the_shell(tmp_path: Path, command: str, capsys: pytest.CaptureFixture[s
     path = tmp_path / "t"
     target = filled(path)
     client = client_of(target)
-    theirs = Transaction.begin(client, Action.DELTA_COMMIT, control_for(client, {}))
+    theirs = Transaction.begin(client, Action.DELTA_COMMIT, txn_context_for(client, {}))
     assert shell(command, path, "--set", f"{MODE}=optimistic_concurrency_control") == 0
     assert shell(command, path) == 0, "the table knows it now"
     assert lives(target, theirs)
@@ -163,7 +163,7 @@ def test_the_shell(tmp_path: Path, command: str, capsys: pytest.CaptureFixture[s
 def test_the_source_of_spark() -> None:
     target = filled()
     client = client_of(target)
-    theirs = Transaction.begin(client, Action.DELTA_COMMIT, control_for(client, {}))
+    theirs = Transaction.begin(client, Action.DELTA_COMMIT, txn_context_for(client, {}))
     Settings({"path": target.url, **OPTIMISTIC}).writer(client_of(target)).write(
         table(row("c", 1, "x", v=1)), Operation.UPSERT
     )
@@ -234,7 +234,7 @@ def test_a_plan_that_a_watcher_runs_is_not_taken_over_by_a_process_that_says_not
     (planned,) = target.services.plan_compaction().instants
     forgetful = lakebed.open(target.url)
     client = client_of(target)
-    theirs = Transaction.resume(client, planned, control_for(client, OPTIMISTIC))
+    theirs = Transaction.resume(client, planned, txn_context_for(client, OPTIMISTIC))
     with pytest.raises(ConflictError, match="being run by another"):
         forgetful.services.compact()
     theirs.abort()

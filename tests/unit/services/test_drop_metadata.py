@@ -15,14 +15,14 @@ from lakebed.cli.main import main
 from lakebed.errors import InvalidRequest
 from lakebed.services.drop_metadata import DROPPING, PARTITIONS, remove_metadata
 from lakebed.services.services import Services
-from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.storage.memory import MemoryStorage
 from lakebed.table import Table
-from lakebed.timeline.clock import ManualClock
+from lakebed.testing.clock import ManualClock
+from lakebed.testing.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.table_properties import update_properties
 from tests.simulation.write_cases import serious
-from tests.unit.txn.tables import clone, control_of, meanwhile, paths
+from tests.unit.txn.tables import clone, meanwhile, paths, txn_context_of
 
 NAME = "mdt_all_v9"
 COLUMNS = ["id", "v"]
@@ -74,7 +74,7 @@ def test_a_crash_in_the_middle(golden: Callable[[str], Path]) -> None:
     before = rows(Table(MetaClient.open(base)))
 
     def drop(storage: FaultyStorage) -> None:
-        remove_metadata(MetaClient.open(storage), control_of(storage, ManualClock()))
+        remove_metadata(MetaClient.open(storage), txn_context_of(storage, ManualClock()))
 
     trial = FaultyStorage(clone(base))
     drop(trial)
@@ -86,8 +86,8 @@ def test_a_crash_in_the_middle(golden: Callable[[str], Path]) -> None:
         with pytest.raises(SimulatedCrash):
             drop(FaultyStorage(storage, FaultPlan(crash_after=step)))
         assert rows(Table(MetaClient.open(storage))) == before, step
-        later = control_of(storage, ManualClock(ManualClock().ms + 400_000))
-        table = Table(MetaClient.open(storage), control=later)
+        later = txn_context_of(storage, ManualClock(ManualClock().ms + 400_000))
+        table = Table(MetaClient.open(storage), txn_context=later)
         begun = not table.config.metadata_partitions
         table.upsert(new_row(table), options={"hoodie.index.type": "SIMPLE"}, drop_metadata=not begun)
         assert not [path for path in paths(storage) if path.startswith(".hoodie/metadata/")], (
@@ -197,9 +197,9 @@ def test_a_service_finishes_what_a_crash_left(golden: Callable[[str], Path]) -> 
     storage = MemoryStorage.from_folder(golden(NAME))
     with pytest.raises(SimulatedCrash):
         faulty = FaultyStorage(storage, FaultPlan(crash_after=12))
-        remove_metadata(MetaClient.open(faulty), control_of(faulty, ManualClock()))
-    later = control_of(storage, ManualClock(ManualClock().ms + 400_000))
-    table = Table(MetaClient.open(storage), control=later)
+        remove_metadata(MetaClient.open(faulty), txn_context_of(faulty, ManualClock()))
+    later = txn_context_of(storage, ManualClock(ManualClock().ms + 400_000))
+    table = Table(MetaClient.open(storage), txn_context=later)
     assert DROPPING in table.config.properties
     table.services.compact()
     assert DROPPING not in table.config.properties
@@ -213,9 +213,9 @@ def test_a_metadata_table_that_was_built_meanwhile_is_not_the_one_to_remove(gold
     update_properties(storage, {DROPPING: "true"}, (PARTITIONS,))
 
     def other() -> None:
-        remove_metadata(MetaClient.open(storage), control_of(storage, ManualClock()))
+        remove_metadata(MetaClient.open(storage), txn_context_of(storage, ManualClock()))
         update_properties(storage, {PARTITIONS: partitions})
 
-    found = remove_metadata(MetaClient.open(storage), meanwhile(control_of(storage, ManualClock()), other))
+    found = remove_metadata(MetaClient.open(storage), meanwhile(txn_context_of(storage, ManualClock()), other))
     assert found.config.properties[PARTITIONS] == partitions
     assert MetaClient.open(storage).config.properties[PARTITIONS] == partitions

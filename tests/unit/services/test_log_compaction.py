@@ -14,15 +14,15 @@ import pytest
 import lakebed
 from lakebed.datafile.log_file import open_log_file
 from lakebed.errors import InvalidRequest
-from lakebed.format.log_block import LogBlock
+from lakebed.format.log.block import LogBlock
 from lakebed.format.names import heartbeat_file
 from lakebed.model.files import LogFile
 from lakebed.model.instant import Action
 from lakebed.services.log_compaction import oldest_pending
 from lakebed.table import Table
-from lakebed.txn.control import Control
 from lakebed.txn.options import Concurrency, TxnOptions
 from lakebed.txn.transaction import Transaction
+from lakebed.txn.txn_context import TxnContext
 from tests.unit.services.compaction_cases import (
     EASY,
     answers,
@@ -55,9 +55,11 @@ def target_schema(target: Table) -> pa.Schema:
 
 
 def blocks(target: Table, instant: str) -> list[LogBlock]:
-    [piece] = slices(target)
+    [file_slice] = slices(target)
     storage = client_of(target).storage
-    return [b for log in piece.log_files if log.instant_time == instant for b in open_log_file(storage, log).blocks]
+    return [
+        b for log in file_slice.log_files if log.requested_time == instant for b in open_log_file(storage, log).blocks
+    ]
 
 
 def compacted(target: Table, **more: str) -> str:
@@ -68,9 +70,9 @@ def compacted(target: Table, **more: str) -> str:
 
 def live(target: Table) -> list[str]:
     """The instants whose blocks a reader merges, oldest first."""
-    [piece] = slices(target)
+    [file_slice] = slices(target)
     plan = target.refresh().scan().plan()
-    return list(dict.fromkeys(run.instant_time for run in plan.reader.scan(piece).runs))
+    return list(dict.fromkeys(run.requested_time for run in plan.reader.scan(file_slice).runs))
 
 
 # ---------------------------------------------------------------------- the scenarios
@@ -125,8 +127,8 @@ def test_scenario_2_a_run_that_failed_is_undone_and_run_again(kind: str) -> None
     wanted = answers(target, before)
     [planned] = target.services.plan_compaction("log", options=EASY).instants
     client = client_of(target)
-    with Transaction.resume(client, planned, Control.of(client.storage)) as txn:
-        assert txn.begin_time == planned.requested_time
+    with Transaction.resume(client, planned, TxnContext.of(client.storage)) as txn:
+        assert txn.requested_time == planned.requested_time
     timeline = client_of(target).timeline
     assert timeline.find(planned.requested_time, Action.LOG_COMPACTION) == planned
     assert timeline.of_actions(Action.ROLLBACK).instants
@@ -199,10 +201,10 @@ def test_scenario_4_published_all_the_same(kind: str, monkeypatch: pytest.Monkey
 def test_large_logs_are_left_alone() -> None:
     target = one_group("v10-lsm")
     put(target, *(row(f"x{i}", 1, txt=str(i) * 50) for i in range(2000)))
-    [piece] = slices(target)
+    [file_slice] = slices(target)
     sizes: dict[str, int] = {}
-    for log in piece.log_files:
-        sizes[log.instant_time] = sizes.get(log.instant_time, 0) + log.size
+    for log in file_slice.log_files:
+        sizes[log.requested_time] = sizes.get(log.requested_time, 0) + log.size
     *small, large = sizes
     assert sizes[large] > 2 * max(sizes[one] for one in small)
     put(target, row("k0", 9, v=1))
@@ -241,7 +243,7 @@ def test_logs_of_logs_name_the_originals(kind: str) -> None:
     assert {block.compacted_times for block in blocks(target, second)} == {(*originals, *later)}
     assert live(target) == [second], "the first one is superseded although it is not named"
     assert answers(target, before) == wanted
-    covered = [log for log in slices(target)[0].log_files if log.instant_time != second]
+    covered = [log for log in slices(target)[0].log_files if log.requested_time != second]
     alone = storage_without(target, {log.path for log in covered})
     assert alone == wanted["now"], "and the second says it all"
 
@@ -251,8 +253,8 @@ def storage_without(target: Table, paths: set[str]) -> list[str]:
     plan = target.refresh().scan().plan()
     [split] = plan.splits
     logs = tuple(log for log in split.slice.log_files if log.path not in paths)
-    piece = type(split.slice)(split.slice.file_group, split.slice.base_instant_time, split.slice.base_file, logs)
-    batches = list(plan.reader.read(type(split)(piece)))
+    file_slice = type(split.slice)(split.slice.file_group, split.slice.base_instant_time, split.slice.base_file, logs)
+    batches = list(plan.reader.read(type(split)(file_slice)))
     found = pa.Table.from_batches(batches).drop_columns(["_hoodie_file_name"])
     return sorted(map(str, found.to_pylist()))
 
@@ -278,14 +280,14 @@ def test_a_newer_slice_may_be_merged_while_a_compaction_is_planned() -> None:
 def test_nothing_is_merged_over_a_write_under_way() -> None:
     target = one_group("v10-lsm", properties={"hoodie.clean.automatic": "false"})
     client = client_of(target)
-    several = Control.of(client.storage, TxnOptions(concurrency=Concurrency.NON_BLOCKING))
+    several = TxnContext.of(client.storage, TxnOptions(concurrency=Concurrency.NON_BLOCKING))
     writer = Transaction.begin(client, Action.DELTA_COMMIT, several)
     shared = lakebed.open(target.url, options={"hoodie.write.concurrency.mode": "non_blocking_concurrency_control"})
     for step in range(3):
         put(shared, row(f"k{step}", 20 + step, v=step))
     planned = shared.services.plan_compaction("log", options=EASY)
     [decision] = planned.decisions
-    assert [log.instant_time for log in decision.logs] == instants_of(target)[1:4], "only what began before it"
+    assert [log.requested_time for log in decision.logs] == instants_of(target)[1:4], "only what began before it"
     writer.abort()
     shared.services.run(planned)
     sound(target)
@@ -426,7 +428,7 @@ def test_a_clean_changes_the_answer(kind: str, dropped_plan: bool) -> None:
     assert live(target) == [second, first, *newest]
     wanted = rows_of(target.scan())
     target.services.clean({"hoodie.clean.commits.retained": "1"})
-    assert [log.instant_time for log in slices(target)[0].log_files] == [first, second, *newest]
+    assert [log.requested_time for log in slices(target)[0].log_files] == [first, second, *newest]
     assert live(target) == [second, first, *newest], "each stands where the newest log stood that it covers"
     assert rows_of(target.refresh().scan()) == wanted
     target.services.compact()

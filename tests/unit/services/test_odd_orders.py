@@ -14,10 +14,11 @@ from lakebed.model.instant import Action
 from lakebed.services import ttl, upgrade
 from lakebed.services.watch import Watcher
 from lakebed.storage.memory import MemoryStorage
-from lakebed.timeline.clock import ManualClock, instant_time_before
+from lakebed.testing.clock import ManualClock
+from lakebed.timeline.clock import instant_time_before
 from lakebed.timeline.meta_client import MetaClient
 from tests.simulation.write_cases import data, fill, read, table_on
-from tests.unit.txn.tables import control_of
+from tests.unit.txn.tables import txn_context_of
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("ts", pa.int64())])
 QUIET = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
@@ -127,15 +128,15 @@ def test_services_that_were_held_see_later_writes(tmp_path: Path) -> None:
 
 def test_a_partition_that_is_written_to_while_it_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     storage, clock = MemoryStorage(), ManualClock(START_MS)
-    fill(storage, "mor-v2", control_of(storage, clock))
+    fill(storage, "mor-v2", txn_context_of(storage, clock))
     clock.advance(5 * DAY_MS)
-    table = table_on(storage, control_of(storage, clock))
+    table = table_on(storage, txn_context_of(storage, clock))
     decide = ttl.expired_partitions
 
     def and_a_write(*args: Any) -> tuple[str, ...]:
         expired = decide(*args)
         monkeypatch.setattr(ttl, "expired_partitions", decide)
-        table_on(storage, control_of(storage, clock)).upsert(data([("k1", 9, "p1", 9)]))
+        table_on(storage, txn_context_of(storage, clock)).upsert(data([("k1", 9, "p1", 9)]))
         return expired
 
     monkeypatch.setattr(ttl, "expired_partitions", and_a_write)
@@ -147,9 +148,9 @@ def test_a_partition_that_is_written_to_while_it_expires(monkeypatch: pytest.Mon
 
 def test_a_partition_that_was_born_again() -> None:
     storage, clock = MemoryStorage(), ManualClock(START_MS)
-    fill(storage, "mor-v2", control_of(storage, clock))
+    fill(storage, "mor-v2", txn_context_of(storage, clock))
     created = {"hoodie.partition.ttl.strategy.type": "KEEP_BY_CREATION_TIME"}
-    table = table_on(storage, control_of(storage, clock))
+    table = table_on(storage, txn_context_of(storage, clock))
     clock.advance(3 * DAY_MS)
     assert table.services.drop_expired_partitions(2, created) is not None
     clock.advance(DAY_MS)

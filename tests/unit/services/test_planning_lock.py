@@ -9,7 +9,7 @@ import pytest
 
 from lakebed.errors import ConflictError
 from lakebed.table import Table
-from lakebed.txn.control import Control
+from lakebed.txn.txn_context import TxnContext
 from tests.unit.services.compaction_cases import client_of, filled
 
 SOON = {"hoodie.write.lock.wait_time_ms": "30"}
@@ -32,7 +32,7 @@ def test_a_plan_waits_for_the_table_lock(service: str) -> None:
         target.services.compact()
     client = client_of(target)
     before = client.timeline.instants
-    with Control.of(client.storage).lock.hold(), pytest.raises(ConflictError, match="lock"):
+    with TxnContext.of(client.storage).lock.hold(), pytest.raises(ConflictError, match="lock"):
         PLANS[service](target)
     assert client_of(target).timeline.instants == before
     assert PLANS[service](target)

@@ -67,7 +67,7 @@ class Upkept:
 
     # ------------------------------------------------------------------ compactions
     def small(self) -> dict[str, str]:
-        sizes = sorted(log.size for piece in slices(self.table) for log in piece.log_files) or [1]
+        sizes = sorted(log.size for file_slice in slices(self.table) for log in file_slice.log_files) or [1]
         size = self.chance.choice([*sizes, sizes[-1] * 2])
         return {"lakebed.log.compaction.small.size": str(size), "hoodie.log.compaction.blocks.threshold": "2"}
 
@@ -143,7 +143,9 @@ class Upkept:
             [(name, rows)] = self.saved.items()
             self.table.services.restore(name)
             self.rows = dict(rows)
-            self.states = {begin: rows for begin, rows in self.states.items() if begin <= name}
+            self.states = {
+                requested_time: rows for requested_time, rows in self.states.items() if requested_time <= name
+            }
 
     # ------------------------------------------------------------------ all of it
     def round(self) -> None:
@@ -166,9 +168,9 @@ class Upkept:
     def check(self) -> None:
         """The rows now, and as of some write: those, or none at all."""
         assert self.read(self.table.refresh().scan()) == self.rows
-        begin = self.chance.choice(sorted(self.states))
+        requested_time = self.chance.choice(sorted(self.states))
         with suppress(InvalidRequest):
-            assert self.read(self.table.scan(as_of=begin)) == self.states[begin]
+            assert self.read(self.table.scan(as_of=requested_time)) == self.states[requested_time]
 
     def read(self, scan: Scan) -> dict[str, int]:
         found = scan.select("id", "v").to_arrow()

@@ -18,8 +18,8 @@ from lakebed.services.compaction_plan import full_plan
 from lakebed.services.reserved import Reserved
 from lakebed.table import Table
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
 from lakebed.txn.transaction import schedule
+from lakebed.txn.txn_context import TxnContext
 from tests.unit.services.compaction_cases import EASY, KEPT, client_of, new, put, slices, sound
 from tests.unit.write.tables import held, make, row, table
 
@@ -71,7 +71,7 @@ def plan_of_all(target: Table) -> Instant:
         return whole
 
     client = client_of(target)
-    planned = schedule(client, Action.COMPACTION, plan, Control.of(client.storage))
+    planned = schedule(client, Action.COMPACTION, plan, TxnContext.of(client.storage))
     assert planned is not None
     return planned
 
@@ -91,7 +91,7 @@ def covered(target: Table) -> list[str]:
     """Paths of the logs that the log compaction covers."""
     client = client_of(target)
     names = {name for _, plan in client.log_compactions() for one in plan.operations for name in one.log_files}
-    return [file.path for piece in slices(target) for file in piece.files if file.name in names]
+    return [file.path for file_slice in slices(target) for file in file_slice.files if file.name in names]
 
 
 # ---------------------------------------------------------------------- a plan after the plan of a clean
@@ -146,11 +146,11 @@ def test_a_slice_of_which_a_clean_takes_more_waits() -> None:
     """No clean does so; a table that was set back by another program may have one."""
     target = merged()
     client = client_of(target)
-    [piece] = slices(target)
-    live = piece.log_files[-1]
+    [file_slice] = slices(target)
+    live = file_slice.log_files[-1]
     reserved = Reserved({}, {}, {("", live.name): planned_clean(target)})
-    kept, why = reserved.plannable(client, piece)
-    assert kept == piece
+    kept, why = reserved.plannable(client, file_slice)
+    assert kept == file_slice
     assert why is not None and "deletes files of it" in why
 
 
@@ -281,15 +281,15 @@ def test_a_plan_of_files_that_nobody_needs_is_done_without_them() -> None:
 def test_a_plan_of_files_that_are_lost_can_be_given_up() -> None:
     target = merged()
     planned = plan_of_all(target)
-    [piece] = slices(target)
+    [file_slice] = slices(target)
     storage = client_of(target).storage
-    lost = storage.read(piece.log_files[-1].path)
-    storage.delete([piece.log_files[-1].path])
+    lost = storage.read(file_slice.log_files[-1].path)
+    storage.delete([file_slice.log_files[-1].path])
     with pytest.raises(CorruptTable, match="rollback"):
         target.services.compact()
     target.services.rollback(planned)
     assert pending(target) == []
-    storage.put(piece.log_files[-1].path, lost)
+    storage.put(file_slice.log_files[-1].path, lost)
     assert target.services.compact()
     assert found(target) == ROWS
 
@@ -354,8 +354,8 @@ def test_a_downgrade_with_plans_that_are_stuck() -> None:
 def test_archiving_stops_before_a_file_that_no_commit_names_and_a_plan_holds() -> None:
     target = merged()
     client = client_of(target)
-    [piece] = slices(target)
-    first = piece.log_files[0]
+    [file_slice] = slices(target)
+    first = file_slice.log_files[0]
     stray = first.path.replace("_1.log", "_2.log")
     client.storage.put(stray, client.storage.read(first.path))
 
@@ -365,11 +365,11 @@ def test_archiving_stops_before_a_file_that_no_commit_names_and_a_plan_holds() -
         [operation] = whole.operations
         return replace(whole, operations=(replace(operation, log_files=(stray.rpartition("/")[2],)),))
 
-    planned = schedule(client, Action.COMPACTION, plan, Control.of(client.storage))
+    planned = schedule(client, Action.COMPACTION, plan, TxnContext.of(client.storage))
     assert planned is not None
     few = {"hoodie.keep.min.commits": "1", "hoodie.keep.max.commits": "2", "hoodie.clean.commits.retained": "1"}
     gone = target.services.archive(few)
-    assert [instant.requested_time for instant in gone] < [first.instant_time]
+    assert [instant.requested_time for instant in gone] < [first.requested_time]
     assert client.storage.stat(stray) is not None
     target.services.rollback(planned)
     assert target.services.archive(few)
@@ -386,8 +386,8 @@ def test_merged_logs_that_were_merged_again_are_cleaned(kind: str) -> None:
     put(target, row("z", v=2))
     before = len(slices(target)[0].log_files)
     target.services.clean(ONE)
-    [piece] = slices(target)
-    assert (before, len(piece.log_files)) == (9, 6 - GOES[kind]), "one merged log says what six logs said"
+    [file_slice] = slices(target)
+    assert (before, len(file_slice.log_files)) == (9, 6 - GOES[kind]), "one merged log says what six logs said"
     assert found(target) == {**ROWS, "z": 2}
     target.services.archive({"hoodie.keep.min.commits": "1", "hoodie.keep.max.commits": "2", **ONE})
     assert found(target) == {**ROWS, "z": 2}
@@ -397,9 +397,9 @@ def test_merged_logs_that_were_merged_again_are_cleaned(kind: str) -> None:
 def test_the_newest_covered_log_stays_where_hudi_reads() -> None:
     """Hudi takes a merged log in only where it meets a log that it covers, and at the place of that."""
     target = merged("v9-by-commit-time")
-    originals = [log.instant_time for log in slices(target)[0].log_files][:3]
+    originals = [log.requested_time for log in slices(target)[0].log_files][:3]
     target.services.clean(ONE)
-    left = [log.instant_time for log in slices(target)[0].log_files]
+    left = [log.requested_time for log in slices(target)[0].log_files]
     assert left[0] == originals[-1]
     assert len(left) == 4
     assert target.services.compact("log", options=EASY)
@@ -407,7 +407,7 @@ def test_the_newest_covered_log_stays_where_hudi_reads() -> None:
     put(target, row("z", v=1))
     put(target, row("z", v=2))
     target.services.clean(ONE)
-    assert slices(target)[0].log_files[0].instant_time == newest, "of the later one alone"
+    assert slices(target)[0].log_files[0].requested_time == newest, "of the later one alone"
     assert found(target) == {**ROWS, "z": 2}
 
 
@@ -418,7 +418,7 @@ def test_a_clean_keeps_a_result_that_another_of_hudis_names(golden_copy: Callabl
     results = [instant.requested_time for instant, _ in client_of(target).log_compactions()]
     assert len(results) == 2
     target.services.clean(ONE)
-    left = {log.instant_time for piece in slices(target) for log in piece.log_files}
+    left = {log.requested_time for file_slice in slices(target) for log in file_slice.log_files}
     assert left.issuperset(results)
     assert sorted(map(str, target.refresh().scan().to_arrow().to_pylist())) == rows
 
@@ -426,17 +426,17 @@ def test_a_clean_keeps_a_result_that_another_of_hudis_names(golden_copy: Callabl
 # ---------------------------------------------------------------------- the one function
 def test_who_reserves_what() -> None:
     target = merged()
-    [piece] = slices(target)
+    [file_slice] = slices(target)
     saved = target.services.savepoint()
     clean = target.services.plan_clean(ONE)
     assert clean is None, "the savepoint holds the covered logs"
     [compaction] = target.services.plan_compaction("full").instants
     reserved = Reserved.of(client_of(target))
-    every = {("", file.name) for file in piece.files}
+    every = {("", file.name) for file in file_slice.files}
     assert reserved.saved == dict.fromkeys(every, saved)
     assert reserved.held() == dict.fromkeys(every, compaction)
     assert {plan.kind for plans in reserved.plans.values() for plan in plans} == {"FULL"}
     assert reserved.leaving == {}
-    assert isinstance(piece, FileSlice)
+    assert isinstance(file_slice, FileSlice)
     with pytest.raises(InvalidRequest):
         target.services.rollback(saved)

@@ -80,7 +80,7 @@ def check_rows_are_in_their_buckets(target: Table) -> None:
     assert sorted(one["id"] for one in after) == sorted(one["id"] for one in now)
     assert {one["v"] for one in after} == {7}
     on_rings = {node.file_id for path in ("p=a", "p=b") for node in load_hashing(client_of(target), path).ring}  # type: ignore[union-attr]
-    assert {piece.file_group.file_id for piece in slices(target)} <= on_rings
+    assert {file_slice.file_group.file_id for file_slice in slices(target)} <= on_rings
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,13 +114,16 @@ def test_files_of_the_lsm_layout_are_sorted_and_marked(kind: str) -> None:
     target = filled(kind)
     target.services.cluster(SPLIT)
     storage = open_storage(target.url)
-    for piece in slices(target):
-        assert piece.base_file is not None
-        assert not piece.log_files
-        with open_base_file(storage, piece.base_file) as source:
+    for file_slice in slices(target):
+        assert file_slice.base_file is not None
+        assert not file_slice.log_files
+        with open_base_file(storage, file_slice.base_file) as source:
             assert source.is_sorted
         keys = (
-            pq.ParquetFile(storage.open_input(piece.base_file.path)).read(["_hoodie_record_key"]).column(0).to_pylist()
+            pq.ParquetFile(storage.open_input(file_slice.base_file.path))
+            .read(["_hoodie_record_key"])
+            .column(0)
+            .to_pylist()
         )
         assert keys == sorted(keys)
 
@@ -131,9 +134,9 @@ def test_default_layout_in_an_order_of_its_own() -> None:
     target.services.cluster({**SPLIT, "hoodie.clustering.plan.strategy.sort.columns": "v"})
     assert rows_of(target.scan()) == before
     storage = open_storage(target.url)
-    for piece in slices(target):
-        assert piece.base_file is not None
-        values = pq.ParquetFile(storage.open_input(piece.base_file.path)).read(["v"]).column(0).to_pylist()
+    for file_slice in slices(target):
+        assert file_slice.base_file is not None
+        values = pq.ParquetFile(storage.open_input(file_slice.base_file.path)).read(["v"]).column(0).to_pylist()
         assert values == sorted(values)
     check_rows_are_in_their_buckets(target)
 
@@ -142,12 +145,12 @@ def test_a_key_that_a_bucket_holds_twice_stays_there_twice() -> None:
     """Files that do not say that they are sorted may repeat keys; what comes of them does not say so either."""
     target = make(index="consistent_bucket", layout="default", log_format="v1", properties=KEPT, num_buckets=1)
     target.bulk_insert(table(*(row(f"k{i}", v=i) for i in range(50))))
-    [piece], storage = slices(target), open_storage(target.url)
-    assert piece.base_file is not None
-    rows = pq.ParquetFile(storage.open_input(piece.base_file.path)).read()
+    [file_slice], storage = slices(target), open_storage(target.url)
+    assert file_slice.base_file is not None
+    rows = pq.ParquetFile(storage.open_input(file_slice.base_file.path)).read()
     sink = pa.BufferOutputStream()
     pq.write_table(pa.concat_tables([rows, rows.slice(7, 1)]), sink, compression="none")
-    storage.put(piece.base_file.path, sink.getvalue().to_pybytes().ljust(piece.base_file.size))
+    storage.put(file_slice.base_file.path, sink.getvalue().to_pybytes().ljust(file_slice.base_file.size))
     path = ".hoodie/hoodie.properties"
     storage.put(path, storage.read(path).replace(b"storage.layout=default", b"storage.layout=lsm_tree"))
     target = lakebed.open(target.url)
@@ -187,7 +190,7 @@ def test_writers_wait_for_a_resize_and_partitions_get_no_second() -> None:
         put(target, row("k000", 9, "a"))
     put(target, row("k001", 9, "b", v=9))
     again = target.services.plan_clustering(SPLIT)
-    assert {piece.file_group.partition_path for group in again.groups for piece in group} == {"p=b"}
+    assert {file_slice.file_group.partition_path for group in again.groups for file_slice in group} == {"p=b"}
     assert all(
         "will take it" in reason for group, reason in (again.left or {}).items() if group.partition_path == "p=a"
     )
@@ -287,7 +290,7 @@ def test_updates_that_hudi_wrote_into_buckets_to_come(written: Path) -> None:
     assert done.requested_time == planned.requested_time
     assert rows_of(pending.refresh().scan()) == pending_rows
     assert len(slices(pending)) == 4
-    assert sum(len(piece.log_files) for piece in slices(pending)) == 2, "they lie above the new base files"
+    assert sum(len(file_slice.log_files) for file_slice in slices(pending)) == 2, "they lie above the new base files"
     sound(pending)
     for target in (pending, resized):
         target.upsert(target.scan(filter="ts = 5").select("id", "ts", "p", "v").to_arrow())

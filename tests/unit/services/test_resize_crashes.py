@@ -9,16 +9,16 @@ import pytest
 from lakebed.errors import LakebedError
 from lakebed.format.names import HASHING_META_DIR
 from lakebed.index.consistent import load_hashing
-from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import Storage
-from lakebed.timeline.clock import ManualClock
+from lakebed.testing.clock import ManualClock
+from lakebed.testing.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
-from lakebed.write.create import NewTable, create_table
+from lakebed.write.create.create_table import NewTable, create_table
 from tests.simulation.write_cases import SCHEMA, Row, Rows, by_key, check_recovered, data, leftovers, read, table_on
 from tests.unit.services.crash_points import some_steps
-from tests.unit.txn.tables import clone, control_of
+from tests.unit.txn.tables import clone, txn_context_of
 
 START_MS = 1_800_000_000_000
 LATER_MS = 400_000
@@ -42,17 +42,17 @@ BUCKETS = {"split": 3, "merge": 1}
 @cache
 def filled(kind: str) -> tuple[MemoryStorage, Rows]:
     storage = MemoryStorage()
-    control = control_of(storage, ManualClock(START_MS))
+    txn_context = txn_context_of(storage, ManualClock(START_MS))
     index = {"index": "consistent_bucket", "num_buckets": 2}
     create_table(storage, NewTable("t", SCHEMA, ("id",), ("p",), ("ts",), **index, **KINDS[kind]))  # type: ignore[arg-type]
-    table = table_on(storage, control)
+    table = table_on(storage, txn_context)
     table.upsert(data(ROWS))
     table.upsert(data(UPDATES))
     return storage, by_key(ROWS) | by_key(UPDATES)
 
 
 def resize(storage: Storage, what: str, clock_ms: int) -> int:
-    table = table_on(storage, control_of(storage, ManualClock(clock_ms)))
+    table = table_on(storage, txn_context_of(storage, ManualClock(clock_ms)))
     return len(table.services.cluster(OPTIONS[what]))
 
 
@@ -105,7 +105,7 @@ def test_a_write_after_a_crash_finds_the_buckets_that_count(kind: str) -> None:
         storage = clone(base)
         with pytest.raises(SimulatedCrash):
             resize(FaultyStorage(storage, FaultPlan(crash_after=step)), "split", START_MS + 10_000)
-        table = table_on(storage, control_of(storage, ManualClock(START_MS + 10_000 + LATER_MS)))
+        table = table_on(storage, txn_context_of(storage, ManualClock(START_MS + 10_000 + LATER_MS)))
         try:
             table.upsert(data([("k4", 3, "p0", 45)]))
         except LakebedError as error:
@@ -122,7 +122,9 @@ def check_rings(storage: MemoryStorage) -> None:
     for path in PATHS:
         ring = load_hashing(client, path)
         assert ring is not None
-        assert {piece.file_group.file_id for piece in view.slices(path)} <= {node.file_id for node in ring.ring}
+        assert {file_slice.file_group.file_id for file_slice in view.slices(path)} <= {
+            node.file_id for node in ring.ring
+        }
 
 
 def check_done(storage: MemoryStorage, rows: Rows, what: str) -> None:
@@ -137,4 +139,4 @@ def check_done(storage: MemoryStorage, rows: Rows, what: str) -> None:
         assert len(ring.ring) == BUCKETS[what]
         known = {info.name for info in storage.list(f"{HASHING_META_DIR}/{path}")}
         assert len([name for name in known if name.endswith(".hashing_meta")]) == 2, "the first ring and the one now"
-    check_recovered(storage, set(), rows, control_of(storage, ManualClock(START_MS + 3 * LATER_MS)))
+    check_recovered(storage, set(), rows, txn_context_of(storage, ManualClock(START_MS + 3 * LATER_MS)))

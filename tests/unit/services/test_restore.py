@@ -15,14 +15,14 @@ from lakebed.services.cleaning import clean, plan_clean
 from lakebed.services.compaction import full_plan, run_compaction
 from lakebed.services.restore import restore, rollback
 from lakebed.services.savepoint import create_savepoint, delete_savepoint
-from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import Storage
-from lakebed.timeline.clock import ManualClock
+from lakebed.testing.clock import ManualClock
+from lakebed.testing.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn import transaction
-from lakebed.txn.control import Control
 from lakebed.txn.transaction import Transaction, schedule
+from lakebed.txn.txn_context import TxnContext
 from tests.simulation.write_cases import (
     KINDS,
     SCHEMA,
@@ -37,14 +37,14 @@ from tests.simulation.write_cases import (
     table_on,
 )
 from tests.unit.services.crash_points import some_steps
-from tests.unit.txn.tables import clone, control_of, meanwhile, paths
+from tests.unit.txn.tables import clone, meanwhile, paths, txn_context_of
 
 START_MS = 1_800_000_000_000
 NO_UPKEEP = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
 
 
-def at(storage: Storage, seconds: int) -> Control:
-    return control_of(storage, ManualClock(START_MS + 1000 * seconds))
+def at(storage: Storage, seconds: int) -> TxnContext:
+    return txn_context_of(storage, ManualClock(START_MS + 1000 * seconds))
 
 
 def upsert(storage: Storage, number: int, second: int) -> None:
@@ -53,12 +53,12 @@ def upsert(storage: Storage, number: int, second: int) -> None:
 
 
 def compact(storage: Storage, second: int) -> None:
-    control = at(storage, second)
+    txn_context = at(storage, second)
     planned = schedule(
-        MetaClient.open(storage), Action.COMPACTION, lambda fresh, _: full_plan(fresh, lambda _: True), control
+        MetaClient.open(storage), Action.COMPACTION, lambda fresh, _: full_plan(fresh, lambda _: True), txn_context
     )
     assert planned is not None
-    run_compaction(MetaClient.open(storage), planned, control, SerialRunner())
+    run_compaction(MetaClient.open(storage), planned, txn_context, SerialRunner())
 
 
 def saved(kind: str) -> tuple[MemoryStorage, Rows, str]:
@@ -75,8 +75,8 @@ def saved(kind: str) -> tuple[MemoryStorage, Rows, str]:
     return storage, rows, point.requested_time
 
 
-def as_of(storage: Storage, begin: str) -> Rows:
-    found = table_on(storage).scan(columns=SCHEMA.names, as_of=begin).to_arrow().to_pylist()
+def as_of(storage: Storage, requested_time: str) -> Rows:
+    found = table_on(storage).scan(columns=SCHEMA.names, as_of=requested_time).to_arrow().to_pylist()
     return by_key([tuple(row.values()) for row in found])  # type: ignore[misc]
 
 
@@ -106,7 +106,7 @@ def test_a_restored_table_is_as_it_was(kind: str) -> None:
     assert read(storage) == rows
     assert as_of(storage, point) == rows
     assert [i.requested_time for i in client.completed_writes()][-1] == point
-    assert not any(begin in path for begin in undone for path in paths(storage))
+    assert not any(requested_time in path for requested_time in undone for path in paths(storage))
     assert serious(table_on(storage).check()) == []
     assert client.savepoints()
     check_recovered(storage, data_files(storage), rows, at(storage, 100))
@@ -175,8 +175,8 @@ def test_a_write_that_began_before_a_restore_cannot_commit() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_crash_at_every_step_of_a_restore(kind: str) -> None:
     base, rows, point = saved(kind)
-    begins = [begin for begin in _begins(base) if begin >= point]
-    states = [as_of(base, begin) for begin in begins]
+    begins = [requested_time for requested_time in _begins(base) if requested_time >= point]
+    states = [as_of(base, requested_time) for requested_time in begins]
     trial = FaultyStorage(clone(base))
     restore(MetaClient.open(trial), at(trial, 60), point)
     steps = len(trial.ops)
@@ -199,7 +199,7 @@ def test_a_crash_at_every_step_of_a_restore(kind: str) -> None:
         assert read(storage) == rows
         client = MetaClient.open(storage)
         assert not client.timeline.pending.instants
-        assert not any(begin in path for begin in begins[1:] for path in data_files(storage))
+        assert not any(requested_time in path for requested_time in begins[1:] for path in data_files(storage))
         check_recovered(storage, data_files(storage), rows, at(storage, 2000))
     assert seen == sorted(seen, reverse=True), "one write after the other is taken back"
 
@@ -208,17 +208,17 @@ def test_a_crash_at_every_step_of_a_restore(kind: str) -> None:
 def test_the_newest_write_is_undone_by_hand(kind: str) -> None:
     storage, _, point = saved(kind)
     begins = _begins(storage)
-    states = {begin: as_of(storage, begin) for begin in begins}
+    states = {requested_time: as_of(storage, requested_time) for requested_time in begins}
     with pytest.raises(InvalidRequest, match="completed after"):
         rollback(MetaClient.open(storage), at(storage, 60), begins[-2])
     with pytest.raises(InvalidRequest, match="no write"):
         rollback(MetaClient.open(storage), at(storage, 60), "20200101000000000")
-    for number, begin in enumerate(reversed(begins[2:])):
-        done = rollback(MetaClient.open(storage), at(storage, 100 + number), begin)
-        assert done is not None or begin not in _begins(storage)
-        before = begins[begins.index(begin) - 1]
+    for number, requested_time in enumerate(reversed(begins[2:])):
+        done = rollback(MetaClient.open(storage), at(storage, 100 + number), requested_time)
+        assert done is not None or requested_time not in _begins(storage)
+        before = begins[begins.index(requested_time) - 1]
         assert read(storage) == states[before]
-        assert not any(begin in path for path in data_files(storage))
+        assert not any(requested_time in path for path in data_files(storage))
     with pytest.raises(InvalidRequest, match="savepoint"):
         rollback(MetaClient.open(storage), at(storage, 200), point)
     assert not MetaClient.open(storage).timeline.pending.instants
@@ -248,7 +248,7 @@ def test_a_plan_is_taken_off_the_timeline() -> None:
     assert not MetaClient.open(storage).timeline.pending.instants
     assert read(storage) == rows
     txn = Transaction.begin(MetaClient.open(storage), Action.DELTA_COMMIT, at(storage, 20), operation="UPSERT")
-    assert rollback(MetaClient.open(storage), at(storage, 30), txn.begin_time) is not None
+    assert rollback(MetaClient.open(storage), at(storage, 30), txn.requested_time) is not None
     assert not MetaClient.open(storage).timeline.pending.instants
 
 
@@ -300,7 +300,7 @@ def test_writes_after_a_savepoint_that_were_archived_cannot_be_undone() -> None:
 # ------------------------------------------------------------------ decided on the table as it is under the lock
 def test_a_write_that_was_undone_before_it_was_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     """A savepoint without its write could not be restored to, and would stop every other."""
-    storage, rows, begin = saved("mor-v2")
+    storage, rows, requested_time = saved("mor-v2")
 
     def overtaken(*given: object) -> None:
         monkeypatch.undo()
@@ -310,7 +310,9 @@ def test_a_write_that_was_undone_before_it_was_saved(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(transaction, "to_inflight", overtaken)
     with pytest.raises(ConflictError, match="was undone or archived before it was saved"):
         create_savepoint(MetaClient.open(storage), at(storage, 900))
-    assert [one.requested_time for one in MetaClient.open(storage).timeline.of_actions(Action.SAVEPOINT)] == [begin]
+    assert [one.requested_time for one in MetaClient.open(storage).timeline.of_actions(Action.SAVEPOINT)] == [
+        requested_time
+    ]
     assert read(storage) == rows
     upsert(storage, 4, 1000)
     create_savepoint(MetaClient.open(storage), at(storage, 1010))
@@ -319,23 +321,25 @@ def test_a_write_that_was_undone_before_it_was_saved(monkeypatch: pytest.MonkeyP
 def test_a_savepoint_that_completes_while_it_is_given_up() -> None:
     storage = MemoryStorage()
     fill(storage, "mor-v2", at(storage, 0))
-    begin = MetaClient.open(storage).completed_writes()[-1].requested_time
-    with Transaction.begin(MetaClient.open(storage), Action.SAVEPOINT, at(storage, 10), begin_time=begin) as txn:
+    requested_time = MetaClient.open(storage).completed_writes()[-1].requested_time
+    with Transaction.begin(
+        MetaClient.open(storage), Action.SAVEPOINT, at(storage, 10), requested_time=requested_time
+    ) as txn:
         early = MetaClient.open(storage)
         txn.commit(SavepointMetadata("me", 0, "", {}))
-    delete_savepoint(early, at(storage, 20), begin)
+    delete_savepoint(early, at(storage, 20), requested_time)
     assert not MetaClient.open(storage).timeline.of_actions(Action.SAVEPOINT).instants
 
 
 def test_a_savepoint_that_is_given_up_before_a_restore_has_the_lock() -> None:
     """From then on a clean may take its files."""
-    storage, _, begin = saved("mor-v2")
+    storage, _, requested_time = saved("mor-v2")
     before = read(storage)
 
     def other() -> None:
-        delete_savepoint(MetaClient.open(storage), at(storage, 900), begin)
+        delete_savepoint(MetaClient.open(storage), at(storage, 900), requested_time)
 
-    with pytest.raises(InvalidRequest, match=f"no savepoint '{begin}'"):
+    with pytest.raises(InvalidRequest, match=f"no savepoint '{requested_time}'"):
         restore(MetaClient.open(storage), meanwhile(at(storage, 800), other))
     assert not MetaClient.open(storage).timeline.of_actions(Action.RESTORE).instants
     assert read(storage) == before

@@ -14,8 +14,8 @@ from lakebed.datafile.writers import FileSchema
 from lakebed.model.actions import CommitMetadata
 from lakebed.model.instant import Instant
 from lakebed.model.internal_schema import LATEST_SCHEMA, SCHEMA_ID, parse_internal_schema
+from lakebed.read.reader_context import keyed_reader_context
 from lakebed.read.schema_versions import version_of_plan
-from lakebed.read.shape import keyed_shape
 from lakebed.runner import SerialRunner
 from lakebed.services import compaction
 from lakebed.services.compaction import run_compaction
@@ -23,8 +23,8 @@ from lakebed.services.compaction_plan import schedule_compaction
 from lakebed.services.compaction_strategy import Strategy
 from lakebed.storage.open import open_storage
 from lakebed.table import Table
-from lakebed.txn.control import Control
 from lakebed.txn.options import TxnOptions
+from lakebed.txn.txn_context import TxnContext
 from tests.schema_changes import Add, Change, Drop, Promote, Rename, alter, begin_alter
 from tests.unit.services.compaction_cases import EASY, KEPT, KINDS, answers, client_of, instants_of, slices, sound
 from tests.unit.write.tables import Row, make
@@ -191,21 +191,21 @@ def test_a_change_that_began_before_the_plan_and_completes_before_the_run(kind: 
     assert answers(target, known) == answered
 
 
-def _control(target: Table) -> Control:
+def _txn_context(target: Table) -> TxnContext:
     """Of a writer that leaves alone what others have under way."""
     properties = {"hoodie.write.concurrency.mode": "optimistic_concurrency_control"}
-    return Control.of(open_storage(target.url), TxnOptions.from_properties(properties))
+    return TxnContext.of(open_storage(target.url), TxnOptions.from_properties(properties))
 
 
 def _planned_beside(target: Table, strategy: str) -> tuple[Instant, ...]:
     options = CompactionOptions.from_properties(EASY)
     chosen = Strategy(strategy)
-    return schedule_compaction(client_of(target), _control(target), chosen, options, force=True).instants
+    return schedule_compaction(client_of(target), _txn_context(target), chosen, options, force=True).instants
 
 
 def _run_beside(target: Table, planned: tuple[Instant, ...]) -> None:
     for instant in planned:
-        run_compaction(client_of(target), instant, _control(target), SerialRunner())
+        run_compaction(client_of(target), instant, _txn_context(target), SerialRunner())
 
 
 # ---------------------------------------------------------------------- files that say nothing, and plans of others
@@ -221,7 +221,7 @@ def test_files_that_say_nothing_are_told_by_their_commit(
     known = instants_of(target)
     before = answers(target, known)
     with monkeypatch.context() as patched:
-        patched.setattr(compaction, "shape_of_plan", lambda client, *_: keyed_shape(client))
+        patched.setattr(compaction, "reader_context_of_plan", lambda client, *_: keyed_reader_context(client))
         patched.setattr(FileSchema, "footer", {})
         target.services.run(planned)
     assert answers(target, known) == before
@@ -242,7 +242,7 @@ def test_a_plan_whose_inputs_are_newer_than_it_loses_no_column() -> None:
     client = client_of(target)
     early = client.completed_writes()[-1].requested_time
     [added] = alter(target, Add("more", pa.int64()))
-    on_read = keyed_shape(client_of(target)).on_read
+    on_read = keyed_reader_context(client_of(target)).on_read
     assert on_read is not None
     assert version_of_plan(on_read, early, [early]).version == 0
     assert version_of_plan(on_read, early, [early, added.completion_time or ""]).version == int(added.requested_time)

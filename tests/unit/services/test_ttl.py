@@ -17,10 +17,10 @@ from lakebed.services.ttl import expired_partitions
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import Storage
 from lakebed.table import Table
-from lakebed.timeline.clock import ManualClock
+from lakebed.testing.clock import ManualClock
 from lakebed.timeline.meta_client import MetaClient
 from tests.simulation.write_cases import Row, data, fill, read, table_on
-from tests.unit.txn.tables import control_of
+from tests.unit.txn.tables import txn_context_of
 
 START_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
@@ -37,9 +37,9 @@ WAYS: dict[str, Vanish] = {
 @pytest.mark.parametrize("kind", ["mor-v2", "cow"])
 def test_partitions_that_nobody_wrote_to(kind: str) -> None:
     storage, clock = MemoryStorage(), ManualClock(START_MS)
-    rows = fill(storage, kind, control_of(storage, clock))
+    rows = fill(storage, kind, txn_context_of(storage, clock))
     clock.advance(5 * DAY_MS)
-    table = table_on(storage, control_of(storage, clock))
+    table = table_on(storage, txn_context_of(storage, clock))
     table.upsert(data([("k1", 9, "p1", 9)]))
     client, now = MetaClient.open(storage), clock.now_ms()
     assert expired_partitions(client, TtlOptions(days=4), now) == ("p=p0",)
@@ -62,9 +62,9 @@ def test_partitions_that_nobody_wrote_to(kind: str) -> None:
 
 def test_inline_and_what_makes_no_sense() -> None:
     storage, clock = MemoryStorage(), ManualClock(START_MS)
-    fill(storage, "cow", control_of(storage, clock))
+    fill(storage, "cow", txn_context_of(storage, clock))
     clock.advance(5 * DAY_MS)
-    table = table_on(storage, control_of(storage, clock))
+    table = table_on(storage, txn_context_of(storage, clock))
     with pytest.raises(InvalidRequest, match="for ever"):
         table.services.drop_expired_partitions()
     table.upsert(
@@ -88,17 +88,17 @@ def in_days(clock: ManualClock, days: int, table: Table, rows: list[Row]) -> str
 @pytest.mark.parametrize("kind", ["mor-v2", "cow"])
 def test_a_young_partition_is_not_dropped_by_the_age_of_one_that_vanished(kind: str, way: str, archived: bool) -> None:
     storage, clock = MemoryStorage(), ManualClock(START_MS)
-    fill(storage, kind, control_of(storage, clock))
-    table = table_on(storage, control_of(storage, clock))
+    fill(storage, kind, txn_context_of(storage, clock))
+    table = table_on(storage, txn_context_of(storage, clock))
     clock.advance(10 * DAY_MS)
     WAYS[way](table)
     reborn = in_days(clock, 10, table, YOUNG)
     for _ in range(3):
         in_days(clock, 1, table, [YOUNG[0]])
     if archived:
-        clean(MetaClient.open(storage), control_of(storage, clock), CleanOptions(commits=1))
+        clean(MetaClient.open(storage), txn_context_of(storage, clock), CleanOptions(commits=1))
         gone = archive(
-            MetaClient.open(storage), control_of(storage, clock), ArchiveOptions(max_commits=2, min_commits=1)
+            MetaClient.open(storage), txn_context_of(storage, clock), ArchiveOptions(max_commits=2, min_commits=1)
         )
         assert Action.REPLACE_COMMIT in {instant.action for instant in gone}
         assert reborn in {instant.requested_time for instant in gone}
@@ -113,8 +113,8 @@ def test_a_young_partition_is_not_dropped_by_the_age_of_one_that_vanished(kind: 
 
 def test_rows_in_the_place_of_all_others_make_a_partition_anew() -> None:
     storage, clock = MemoryStorage(), ManualClock(START_MS)
-    fill(storage, "cow", control_of(storage, clock))
-    table = table_on(storage, control_of(storage, clock))
+    fill(storage, "cow", txn_context_of(storage, clock))
+    table = table_on(storage, txn_context_of(storage, clock))
     old = age_of(storage, "p=p0")
     clock.advance(10 * DAY_MS)
     done = table.overwrite_partitions(data(YOUNG[:1]), options=QUIET)
@@ -127,8 +127,8 @@ def test_rows_in_the_place_of_all_others_make_a_partition_anew() -> None:
 
 def test_a_partition_whose_first_write_was_undone() -> None:
     storage, clock = MemoryStorage(), ManualClock(START_MS)
-    fill(storage, "cow", control_of(storage, clock))
-    table = table_on(storage, control_of(storage, clock))
+    fill(storage, "cow", txn_context_of(storage, clock))
+    table = table_on(storage, txn_context_of(storage, clock))
     undone = table.upsert(data([("n", 1, "p9", 1)]), options=QUIET)
     table.services.rollback(undone.instant)
     again = in_days(clock, 10, table, [("n", 2, "p9", 2)])
@@ -140,15 +140,15 @@ def test_a_partition_whose_first_write_was_undone() -> None:
 
 def test_where_no_report_tells_a_partition_is_as_young_as_its_files() -> None:
     storage, clock = MemoryStorage(), ManualClock(START_MS)
-    fill(storage, "cow", control_of(storage, clock))
-    table = table_on(storage, control_of(storage, clock))
+    fill(storage, "cow", txn_context_of(storage, clock))
+    table = table_on(storage, txn_context_of(storage, clock))
     old = age_of(storage, "p=p0")
     clock.advance(10 * DAY_MS)
     table.delete_partitions(["p1"], options=QUIET)
     in_days(clock, 10, table, YOUNG)
     last = [in_days(clock, 1, table, YOUNG) for _ in range(3)][-1]
-    clean(MetaClient.open(storage), control_of(storage, clock), CleanOptions(commits=1))
-    archive(MetaClient.open(storage), control_of(storage, clock), ArchiveOptions(max_commits=2, min_commits=1))
+    clean(MetaClient.open(storage), txn_context_of(storage, clock), CleanOptions(commits=1))
+    archive(MetaClient.open(storage), txn_context_of(storage, clock), ArchiveOptions(max_commits=2, min_commits=1))
     for info in list(storage.list(HISTORY_DIR)):
         storage.delete([info.path])
     assert age_of(storage) == last

@@ -19,36 +19,36 @@ from lakebed.model.finding import Severity
 from lakebed.model.instant import Action
 from lakebed.runner import SerialRunner
 from lakebed.services.upgrade import downgrade, native_logs, upgrade
-from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.storage.local import LocalStorage
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import Storage
-from lakebed.timeline.clock import ManualClock
+from lakebed.testing.clock import ManualClock
+from lakebed.testing.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.table_properties import update_properties
 from lakebed.txn.options import Concurrency, TxnOptions
 from lakebed.txn.transaction import Transaction, schedule
 from lakebed.view.file_system_view import FileSystemView
-from lakebed.write.create import NewTable, create_table
+from lakebed.write.create.create_table import NewTable, create_table
 from tests.conftest import expected
 from tests.golden.rows import rows_of
 from tests.simulation.write_cases import SCHEMA, Rows, check_recovered, data, fill, leftovers, read, serious, table_on
-from tests.unit.txn.tables import clone, control_of, meanwhile, metadata_of
+from tests.unit.txn.tables import clone, meanwhile, metadata_of, txn_context_of
 
 START_MS = 1_800_000_000_000
 
 
 def filled(kind: str = "mor-v2") -> tuple[MemoryStorage, Rows]:
     storage = MemoryStorage()
-    rows = fill(storage, kind, control_of(storage, ManualClock(START_MS)))
-    table = table_on(storage, control_of(storage, ManualClock(START_MS + 1000)))
+    rows = fill(storage, kind, txn_context_of(storage, ManualClock(START_MS)))
+    table = table_on(storage, txn_context_of(storage, ManualClock(START_MS + 1000)))
     table.delete(keys=[{"id": "k0", "p": "p0"}])
     return storage, {key: row for key, row in rows.items() if key != "k0"}
 
 
 def down(storage: Storage, clock_ms: int = START_MS + 10_000, options: TxnOptions | None = None) -> None:
-    control = control_of(storage, ManualClock(clock_ms), options)
-    downgrade(MetaClient.open(storage), control, 9, SerialRunner())
+    txn_context = txn_context_of(storage, ManualClock(clock_ms), options)
+    downgrade(MetaClient.open(storage), txn_context, 9, SerialRunner())
 
 
 def test_a_table_without_native_logs_comes_out_of_a_downgrade() -> None:
@@ -85,7 +85,7 @@ def test_rows_keep_who_wrote_them() -> None:
 def test_writing_goes_on_in_the_new_version() -> None:
     storage, rows = filled()
     down(storage)
-    later = control_of(storage, ManualClock(START_MS + 20_000))
+    later = txn_context_of(storage, ManualClock(START_MS + 20_000))
     check_recovered(storage, set(), rows, later)
     table_on(storage, later).upsert(data([("k1", 8, "p1", 8)]))
     assert not native_logs(MetaClient.open(storage))
@@ -104,11 +104,11 @@ def test_writing_goes_on_in_the_new_version() -> None:
 
 def test_time_travel_to_before_the_downgrade_is_refused() -> None:
     storage, _ = filled()
-    begin = MetaClient.open(storage).completed_writes()[1].requested_time
-    assert table_on(storage).scan(as_of=begin).count()
+    requested_time = MetaClient.open(storage).completed_writes()[1].requested_time
+    assert table_on(storage).scan(as_of=requested_time).count()
     down(storage)
     with pytest.raises(InvalidRequest):
-        table_on(storage).scan(as_of=begin).count()
+        table_on(storage).scan(as_of=requested_time).count()
 
 
 def test_a_crash_at_every_step_of_a_downgrade() -> None:
@@ -128,13 +128,13 @@ def test_a_crash_at_every_step_of_a_downgrade() -> None:
         assert not native_logs(MetaClient.open(storage))
         assert read(storage) == rows
         assert [item for item in table_on(storage).check() if item.severity is not Severity.INFO] == []
-        check_recovered(storage, set(), rows, control_of(storage, ManualClock(START_MS + 600_000)))
+        check_recovered(storage, set(), rows, txn_context_of(storage, ManualClock(START_MS + 600_000)))
 
 
 def test_a_writer_that_is_at_work_is_not_disturbed() -> None:
     storage, rows = filled()
     several = TxnOptions(concurrency=Concurrency.OPTIMISTIC, lock_wait_ms=1000)
-    slow = control_of(storage, ManualClock(START_MS + 5000), several)
+    slow = txn_context_of(storage, ManualClock(START_MS + 5000), several)
     with (
         Transaction.begin(MetaClient.open(storage), Action.DELTA_COMMIT, slow),
         pytest.raises(ConflictError, match="under way"),
@@ -146,12 +146,12 @@ def test_a_writer_that_is_at_work_is_not_disturbed() -> None:
 
 def test_a_version_that_changes_under_a_writer() -> None:
     storage, _ = filled("mor-v1")
-    slow = control_of(storage, ManualClock(START_MS + 5000))
+    slow = txn_context_of(storage, ManualClock(START_MS + 5000))
     with (
         pytest.raises(ConflictError, match="from version 9 to 10"),
         Transaction.begin(MetaClient.open(storage), Action.DELTA_COMMIT, slow) as txn,
     ):
-        upgrade(MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 6000)), 10)
+        upgrade(MetaClient.open(storage), txn_context_of(storage, ManualClock(START_MS + 6000)), 10)
         txn.commit(metadata_of({}))
     assert not MetaClient.open(storage).timeline.pending.instants
     assert leftovers(storage) == []
@@ -159,17 +159,17 @@ def test_a_version_that_changes_under_a_writer() -> None:
 
 def test_what_is_refused() -> None:
     storage, _ = filled()
-    client, control = MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 10_000))
+    client, txn_context = MetaClient.open(storage), txn_context_of(storage, ManualClock(START_MS + 10_000))
     with pytest.raises(InvalidRequest, match="no table version 6"):
-        downgrade(client, control, 6, SerialRunner())
+        downgrade(client, txn_context, 6, SerialRunner())
     with pytest.raises(InvalidRequest, match="no table version 11"):
-        upgrade(client, control, 11)
+        upgrade(client, txn_context, 11)
     with pytest.raises(InvalidRequest, match="Use downgrade"):
-        upgrade(client, control, 9)
-    assert upgrade(client, control, 10) is client, "nothing to do"
+        upgrade(client, txn_context, 9)
+    assert upgrade(client, txn_context, 10) is client, "nothing to do"
     held = {partition: tuple(names) for partition, names in native_logs(client).items()}
     with Transaction.begin(
-        client, Action.SAVEPOINT, control, begin_time=client.completed_writes()[-1].requested_time
+        client, Action.SAVEPOINT, txn_context, requested_time=client.completed_writes()[-1].requested_time
     ) as t:
         t.commit(SavepointMetadata("me", 0, "", held))
     with pytest.raises(InvalidRequest, match="savepoint"):
@@ -179,9 +179,9 @@ def test_what_is_refused() -> None:
 
 def test_plans_of_others_must_be_run_first() -> None:
     storage, _ = filled()
-    control = control_of(storage, ManualClock(START_MS + 10_000))
+    txn_context = txn_context_of(storage, ManualClock(START_MS + 10_000))
     plan = RequestedReplace("CLUSTER", ClusteringPlan(()))
-    assert schedule(MetaClient.open(storage), Action.CLUSTERING, lambda _c, _b: plan, control) is not None
+    assert schedule(MetaClient.open(storage), Action.CLUSTERING, lambda _c, _b: plan, txn_context) is not None
     with pytest.raises(ConflictError, match="clustering"):
         down(storage, START_MS + 20_000)
 
@@ -206,15 +206,15 @@ def versions(storage: Storage) -> tuple[str | None, ...]:
 def test_an_upgrade_after_a_downgrade_in_between_leaves_the_table_as_it_is() -> None:
     """Version 10 with the properties of version 8 would be neither."""
     storage, rows = filled("mor-v1")
-    control = control_of(storage, ManualClock(START_MS + 10_000))
+    txn_context = txn_context_of(storage, ManualClock(START_MS + 10_000))
 
     def other() -> None:
-        downgrade(MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 20_000)), 8, SerialRunner())
+        downgrade(MetaClient.open(storage), txn_context_of(storage, ManualClock(START_MS + 20_000)), 8, SerialRunner())
 
     with pytest.raises(ConflictError, match="went to version 8 meanwhile"):
-        upgrade(MetaClient.open(storage), meanwhile(control, other), 10)
+        upgrade(MetaClient.open(storage), meanwhile(txn_context, other), 10)
     assert versions(storage)[:2] == ("8", None)
-    upgrade(MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 30_000)), 10)
+    upgrade(MetaClient.open(storage), txn_context_of(storage, ManualClock(START_MS + 30_000)), 10)
     assert versions(storage)[:2] == ("10", "1")
     assert "hoodie.compaction.payload.class" not in MetaClient.open(storage).config.properties
     assert read(storage) == rows
@@ -223,39 +223,39 @@ def test_an_upgrade_after_a_downgrade_in_between_leaves_the_table_as_it_is() -> 
 def test_a_downgrade_after_another_went_further_leaves_the_table_as_it_is() -> None:
     """Version 9 with the properties of version 8 would be neither."""
     storage, rows = filled("mor-v1")
-    upgrade(MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 5000)), 10)
+    upgrade(MetaClient.open(storage), txn_context_of(storage, ManualClock(START_MS + 5000)), 10)
 
     def other() -> None:
-        downgrade(MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 20_000)), 8, SerialRunner())
+        downgrade(MetaClient.open(storage), txn_context_of(storage, ManualClock(START_MS + 20_000)), 8, SerialRunner())
 
-    control = control_of(storage, ManualClock(START_MS + 10_000))
+    txn_context = txn_context_of(storage, ManualClock(START_MS + 10_000))
     last = 2  # the lock is taken for the plan of a compaction that finds no native log, and for the step itself
     with pytest.raises(ConflictError, match="went to version 8 meanwhile"):
-        downgrade(MetaClient.open(storage), meanwhile(control, other, last), 9, SerialRunner())
+        downgrade(MetaClient.open(storage), meanwhile(txn_context, other, last), 9, SerialRunner())
     assert versions(storage)[:2] == ("8", None)
     assert read(storage) == rows
 
 
 def test_two_that_go_the_same_way_meet_there() -> None:
     storage, rows = filled("mor-v1")
-    control = control_of(storage, ManualClock(START_MS + 10_000))
+    txn_context = txn_context_of(storage, ManualClock(START_MS + 10_000))
 
     def other() -> None:
-        upgrade(MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 20_000)), 10)
+        upgrade(MetaClient.open(storage), txn_context_of(storage, ManualClock(START_MS + 20_000)), 10)
 
-    assert int(upgrade(MetaClient.open(storage), meanwhile(control, other), 10).config.version) == 10
+    assert int(upgrade(MetaClient.open(storage), meanwhile(txn_context, other), 10).config.version) == 10
     assert read(storage) == rows
 
 
 def test_a_downgrade_to_eight_after_an_upgrade_in_between_is_not_silently_left_out() -> None:
     storage, _ = filled("mor-v1")
-    control = control_of(storage, ManualClock(START_MS + 10_000))
+    txn_context = txn_context_of(storage, ManualClock(START_MS + 10_000))
 
     def other() -> None:
-        upgrade(MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 20_000)), 10)
+        upgrade(MetaClient.open(storage), txn_context_of(storage, ManualClock(START_MS + 20_000)), 10)
 
     with pytest.raises(ConflictError, match="went to version 10 meanwhile"):
-        downgrade(MetaClient.open(storage), meanwhile(control, other), 8, SerialRunner())
+        downgrade(MetaClient.open(storage), meanwhile(txn_context, other), 8, SerialRunner())
     assert versions(storage)[:2] == ("10", "1")
 
 
@@ -264,16 +264,16 @@ def test_rows_that_came_after_keys_were_looked_through() -> None:
     storage = MemoryStorage()
     properties = {"hoodie.table.keygenerator.type": "COMPLEX", "hoodie.table.version": "8"}
     create_table(storage, NewTable("t", SCHEMA, ("id",), ("p",), ("ts",), log_format="v1", properties=properties))
-    table_on(storage, control_of(storage, ManualClock(START_MS))).upsert(data([("a", 1, "p0", 1)]))
-    control = control_of(storage, ManualClock(START_MS + 10_000))
+    table_on(storage, txn_context_of(storage, ManualClock(START_MS))).upsert(data([("a", 1, "p0", 1)]))
+    txn_context = txn_context_of(storage, ManualClock(START_MS + 10_000))
 
     def other() -> None:
-        table_on(storage, control_of(storage, ManualClock(START_MS + 20_000))).upsert(data([("b", 1, "p0", 1)]))
+        table_on(storage, txn_context_of(storage, ManualClock(START_MS + 20_000))).upsert(data([("b", 1, "p0", 1)]))
 
     with pytest.raises(ConflictError, match="while rows were looked through"):
-        upgrade(MetaClient.open(storage), meanwhile(control, other), 9)
+        upgrade(MetaClient.open(storage), meanwhile(txn_context, other), 9)
     assert versions(storage)[0] == "8"
-    upgrade(MetaClient.open(storage), control_of(storage, ManualClock(START_MS + 30_000)), 9)
+    upgrade(MetaClient.open(storage), txn_context_of(storage, ManualClock(START_MS + 30_000)), 9)
     assert versions(storage)[0] == "9"
 
 
@@ -290,11 +290,11 @@ def test_a_table_of_several_writers_gets_hudi_s_lock_with_the_version_that_hudi_
 # ------------------------------------------------------------------ version 8
 def go(storage: Storage, to: int, clock_ms: int = START_MS + 10_000) -> None:
     """To a version, wherever the table is."""
-    client, control = MetaClient.open(storage), control_of(storage, ManualClock(clock_ms))
+    client, txn_context = MetaClient.open(storage), txn_context_of(storage, ManualClock(clock_ms))
     if client.config.version < to:
-        upgrade(client, control, to)
+        upgrade(client, txn_context, to)
     else:
-        downgrade(client, control, to, SerialRunner())
+        downgrade(client, txn_context, to, SerialRunner())
 
 
 def answers(storage: Storage) -> list[Any]:
@@ -337,7 +337,7 @@ def test_the_whole_way_and_writes_at_each_stop() -> None:
         assert bool(native_logs(MetaClient.open(storage))) is False
         assert read(storage) == rows
         rows = {**rows, "k1": ("k1", 10 + number, "p1", number)}
-        table_on(storage, control_of(storage, ManualClock(late + 5000))).upsert(data([rows["k1"]]))
+        table_on(storage, txn_context_of(storage, ManualClock(late + 5000))).upsert(data([rows["k1"]]))
         assert bool(native_logs(MetaClient.open(storage))) is (to == 10)
         assert read(storage) == rows
     assert serious(table_on(storage).check()) == []
@@ -358,7 +358,7 @@ def test_a_crash_at_every_step_of_the_way(start: int, end: int, every: int) -> N
         assert int(MetaClient.open(storage).config.version) == end
         assert bool(native_logs(MetaClient.open(storage))) is False
         assert read(storage) == rows
-        check_recovered(storage, set(), rows, control_of(storage, ManualClock(START_MS + 600_000)))
+        check_recovered(storage, set(), rows, txn_context_of(storage, ManualClock(START_MS + 600_000)))
 
 
 GOLDENS = [
@@ -519,7 +519,7 @@ def test_definitions_of_indexes_get_a_version() -> None:
 def test_a_writer_of_version_8_does_not_commit_into_9() -> None:
     storage, _ = filled("mor-v1")
     go(storage, 8)
-    slow = control_of(storage, ManualClock(START_MS + 15_000))
+    slow = txn_context_of(storage, ManualClock(START_MS + 15_000))
     with (
         pytest.raises(ConflictError, match="from version 8 to 9"),
         Transaction.begin(MetaClient.open(storage), Action.DELTA_COMMIT, slow) as txn,

@@ -158,4 +158,6 @@ def test_from_the_shell_with_two_processes(tmp_path: Path) -> None:
     assert sum(len(re.findall(r" completed \d{17}$", text, re.MULTILINE)) for text in outputs) == planned
     assert pending(target) == ()
     assert rows_of(target.refresh().scan()) == before
-    assert all(not piece.log_files for piece in slices(target) if piece.file_group.partition_path == "p=a")
+    assert all(
+        not file_slice.log_files for file_slice in slices(target) if file_slice.file_group.partition_path == "p=a"
+    )

@@ -11,7 +11,7 @@ import lakebed
 from lakebed.storage.open import open_storage
 from tests.unit.write.tables import SCHEMA, row, table
 
-settings = pytest.importorskip("lakebed.spark.settings", reason="needs pyspark")
+settings = pytest.importorskip("lakebed.spark.source_options", reason="needs pyspark")
 WRITE = "hoodie.datasource.write."
 KEYS = {
     f"{WRITE}recordkey.field": "id",

@@ -8,15 +8,15 @@ import pytest
 
 import lakebed
 from lakebed.config.write_options import Duplicates, WriteOptions
-from lakebed.read.shape import keyed_shape
+from lakebed.read.reader_context import keyed_reader_context
 from lakebed.runner import SerialRunner
 from lakebed.storage.open import open_storage
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
+from lakebed.txn.txn_context import TxnContext
 from lakebed.write.job import begin, commit, write_context
-from lakebed.write.lanes import Lanes
 from lakebed.write.operation import Operation
-from lakebed.write.operations import TableWriter
+from lakebed.write.table_writer import TableWriter
+from lakebed.write.task.parallelism import Parallelism
 from tests.unit.write.tables import SCHEMA, make, row, table, values
 
 write_job = pytest.importorskip("lakebed.spark.write_job", reason="needs pyspark")
@@ -26,12 +26,12 @@ def insert_in_task(t: lakebed.Table, policy: Duplicates) -> None:
     """What the driver and one task do with two rows, of which one is there."""
     storage = open_storage(t.url)
     options = WriteOptions(duplicate_policy=policy)
-    writer = TableWriter(MetaClient.open(storage), Control.of(storage), options)
-    shape = keyed_shape(writer.client)
-    plan = writer.plan(shape, SCHEMA)
-    request = writer.request(Operation.INSERT, shape, plan)
-    with begin(writer.client, writer.control, request) as txn:
-        context = write_context(txn, request, Lanes(SerialRunner()))
+    writer = TableWriter(MetaClient.open(storage), TxnContext.of(storage), options)
+    reader_context = keyed_reader_context(writer.client)
+    plan = writer.plan(reader_context, SCHEMA)
+    request = writer.request(Operation.INSERT, reader_context, plan)
+    with begin(writer.client, writer.txn_context, request) as txn:
+        context = write_context(txn, request, Parallelism(SerialRunner()))
         task = write_job.WriteTask(context, request, plan, txn.snapshot)
         pickle.dumps(task)
         rows = table(row("a", 9, v=9), row("b", 9, v=9))

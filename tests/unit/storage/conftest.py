@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
-from lakebed.storage.faults import FaultyStorage
 from lakebed.storage.local import LocalStorage
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.object_store import ObjectStorage
 from lakebed.storage.storage import Storage
+from lakebed.testing.faults import FaultyStorage
 
 
 def object_storage(folder: str = "") -> ObjectStorage:

@@ -220,10 +220,10 @@ def test_reading_through_grows_the_window() -> None:
     data = DATA * 40
     remote = Remote(data)
     file = RangeFile("f", remote.fetch, remote.tail)
-    pieces = []
-    while piece := file.read(10_000):
-        pieces.append(piece)
-    assert b"".join(pieces) == data
+    file_slices = []
+    while file_slice := file.read(10_000):
+        file_slices.append(file_slice)
+    assert b"".join(file_slices) == data
     assert len(remote.requests) < 16
     assert max(length for _, length in remote.requests) <= LARGEST_WINDOW + 10_000
 

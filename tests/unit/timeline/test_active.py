@@ -23,7 +23,7 @@ def test_golden_timelines(golden: Callable[[str], Path], name: str) -> None:
     assert found == completed
 
     words = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
-    finished = {(begin, action) for begin, action, _ in completed}
+    finished = {(requested_time, action) for requested_time, action, _ in completed}
     open_rows = {(r["instant"], r["action"]) for r in rows if r["state"] != "completed"}
     still = {(b, a) for b, a in open_rows if (b, words.get(a, a)) not in finished}
     assert {(i.requested_time, str(i.action)) for i in active.timeline.pending} == still
@@ -46,26 +46,26 @@ def test_pending_actions_of_golden_tables(golden: Callable[[str], Path]) -> None
 
 def test_states_are_created_once_each(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
-    begin, done = "20260101000000000", "20260101000000005"
-    requested = create_requested(storage, begin, Action.COMPACTION, b"plan")
+    requested_time, done = "20260101000000000", "20260101000000005"
+    requested = create_requested(storage, requested_time, Action.COMPACTION, b"plan")
     assert load_active(storage).timeline.instants == (requested,)
     inflight = to_inflight(storage, requested)
     assert load_active(storage).timeline.instants == (inflight,)
     finished = complete(storage, inflight, done, b"report")
-    assert finished == Instant(begin, Action.COMMIT, State.COMPLETED, done)
+    assert finished == Instant(requested_time, Action.COMMIT, State.COMPLETED, done)
     active = load_active(storage)
     assert active.timeline.instants == (finished,)
     assert sorted(active.files) == [
-        f"{begin}.compaction.inflight",
-        f"{begin}.compaction.requested",
-        f"{begin}_{done}.commit",
+        f"{requested_time}.compaction.inflight",
+        f"{requested_time}.compaction.requested",
+        f"{requested_time}_{done}.commit",
     ]
     assert storage.read(active.path(finished)) == b"report"
     assert active.requested(finished) == requested
     assert active.size(inflight) == 0
 
     with pytest.raises(ConflictError, match=r"compaction\.requested"):
-        create_requested(storage, begin, Action.COMPACTION)
+        create_requested(storage, requested_time, Action.COMPACTION)
     with pytest.raises(ConflictError):
         to_inflight(storage, requested)
     with pytest.raises(ConflictError):
@@ -85,10 +85,13 @@ def test_states_are_taken_in_order(tmp_path: Path) -> None:
 
 def test_a_savepoint_begins_inflight(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
-    begin = "20260101000000000"
-    inflight = to_inflight(storage, Instant(begin, Action.SAVEPOINT, State.REQUESTED))
+    requested_time = "20260101000000000"
+    inflight = to_inflight(storage, Instant(requested_time, Action.SAVEPOINT, State.REQUESTED))
     complete(storage, inflight, "20260101000000001", b"x")
-    assert sorted(load_active(storage).files) == [f"{begin}.savepoint.inflight", f"{begin}_20260101000000001.savepoint"]
+    assert sorted(load_active(storage).files) == [
+        f"{requested_time}.savepoint.inflight",
+        f"{requested_time}_20260101000000001.savepoint",
+    ]
 
 
 def test_foreign_files_in_the_timeline_folder_do_not_count(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_timeline_is_the_same_with_and_without_begins_that_repeat(tmp_path: Pa
     write_history(tmp_path, {f"{t(1)}_{t(4)}_0.parquet": rows})
     found = History.load(LocalStorage(tmp_path)).timeline()
     assert [(i.requested_time, str(i.action), i.completion_time) for i in found] == [
-        (begin, word, done) for begin, done, word in rows[:3]
+        (requested_time, word, done) for requested_time, done, word in rows[:3]
     ]
 
 

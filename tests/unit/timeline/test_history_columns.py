@@ -49,7 +49,7 @@ def table(rows: list[tuple[str, str, str]]) -> pa.Table:
 def test_instants_are_those_that_the_constructor_makes(rows: list[tuple[str, str, str]], parts: int) -> None:
     found = instants_of(pa.concat_tables([table(rows[n::parts]) for n in range(parts)]))
     assert sorted(found, key=str) == sorted(
-        (Instant(begin, Action(word), State.COMPLETED, done) for begin, done, word in rows), key=str
+        (Instant(requested_time, Action(word), State.COMPLETED, done) for requested_time, done, word in rows), key=str
     )
     for instant in found:
         assert type(instant.action) is Action and hash(instant) == hash(copy.copy(instant))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakebed.errors import CorruptTable
-from lakebed.format.timeline_files import ManifestEntry, render_manifest
+from lakebed.format.timeline.files import ManifestEntry, render_manifest
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import FileInfo
 from lakebed.timeline.clock import comparable

@@ -49,8 +49,12 @@ def test_any_overlap_any_order_each_action_once(tmp_path: Path, seed: int) -> No
     chance = random.Random(seed)
     times = sorted(chance.sample(range(1000), 40))
     rows: Rows = [
-        (t(begin), t(begin + chance.randint(1, 300)), chance.choice(["commit", "clean", "deltacommit"]))
-        for begin in times
+        (
+            t(requested_time),
+            t(requested_time + chance.randint(1, 300)),
+            chance.choice(["commit", "clean", "deltacommit"]),
+        )
+        for requested_time in times
     ]
     files = [sorted(chance.sample(rows, chance.randint(1, 20))) for _ in range(chance.randint(1, 6))]
     history = history_of(tmp_path, *files)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakebed.errors import InvalidRequest
-from lakebed.format.timeline_files import encode_body
+from lakebed.format.timeline.files import encode_body
 from lakebed.model.actions import CleanMetadata, CleanPartition, CleanPlan, InstantRef, RestorePlan, SavepointMetadata
 from lakebed.model.instant import Action, Instant, State
 from lakebed.storage.local import LocalStorage
@@ -41,11 +41,11 @@ class Past:
         state = "" if instant.is_completed else f".{instant.state}"
         self.storage.put(f".hoodie/timeline/{instant.requested_time}{done}.{instant.action}{state}", body)
 
-    def done(self, begin: int, completion: int, action: Action = Action.COMMIT, body: bytes = b"") -> None:
-        self.put(Instant(t(begin), action, State.COMPLETED, t(completion)), body)
+    def done(self, requested_time: int, completion: int, action: Action = Action.COMMIT, body: bytes = b"") -> None:
+        self.put(Instant(t(requested_time), action, State.COMPLETED, t(completion)), body)
 
     def clean(
-        self, begin: int, *, retain: int | None = None, removed: bool = True, **extra: str
+        self, requested_time: int, *, retain: int | None = None, removed: bool = True, **extra: str
     ) -> tuple[CleanPlan, CleanMetadata]:
         """A clean as it is planned and as it is reported; `extra` says what lakebed's say beside."""
         policy = BY_VERSIONS if retain is None else BY_COMMITS
@@ -54,21 +54,21 @@ class Past:
         said = {key.replace("__", "."): value for key, value in extra.items()}
         plan = CleanPlan(policy, earliest, "", {"p0": names}, extra=said)
         parts = {"p0": CleanPartition("p0", policy, names, names)}
-        done = CleanMetadata(t(begin), 1, len(names), t(retain) if retain is not None else "", "", parts, said)
+        done = CleanMetadata(t(requested_time), 1, len(names), t(retain) if retain is not None else "", "", parts, said)
         return plan, done
 
-    def cleaned(self, begin: int, **more: object) -> None:
-        _, body = self.clean(begin, **more)  # type: ignore[arg-type]
-        self.done(begin, begin + 1, Action.CLEAN, encode_body(body, Action.CLEAN, State.COMPLETED))
+    def cleaned(self, requested_time: int, **more: object) -> None:
+        _, body = self.clean(requested_time, **more)  # type: ignore[arg-type]
+        self.done(requested_time, requested_time + 1, Action.CLEAN, encode_body(body, Action.CLEAN, State.COMPLETED))
 
-    def restored(self, begin: int, savepoint: int) -> None:
+    def restored(self, requested_time: int, savepoint: int) -> None:
         plan = encode_body(RestorePlan((), t(savepoint)), Action.RESTORE, State.REQUESTED)
-        self.put(Instant(t(begin), Action.RESTORE, State.REQUESTED), plan)
-        self.done(begin, begin + 1, Action.RESTORE)
+        self.put(Instant(t(requested_time), Action.RESTORE, State.REQUESTED), plan)
+        self.done(requested_time, requested_time + 1, Action.RESTORE)
 
-    def forget(self, begin: int) -> None:
+    def forget(self, requested_time: int) -> None:
         for info in list(self.storage.list(".hoodie/timeline")):
-            if info.name.startswith(t(begin)):
+            if info.name.startswith(t(requested_time)):
                 self.storage.delete([info.path])
 
     def archived(self, until: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from lakebed.format.timeline_files import encode_body
+from lakebed.format.timeline.files import encode_body
 from lakebed.model.actions import CommitMetadata
 from lakebed.model.instant import Action, State
 from lakebed.storage.memory import MemoryStorage
@@ -28,14 +28,17 @@ def body(operation: str, schema: str) -> bytes:
 
 def table(*writes: Write) -> MemoryStorage:
     storage = new_table()
-    for begin, done, operation, schema in writes:
-        storage.put(f".hoodie/timeline/{t(begin)}_{t(done)}.commit", body(operation, schema))
+    for requested_time, done, operation, schema in writes:
+        storage.put(f".hoodie/timeline/{t(requested_time)}_{t(done)}.commit", body(operation, schema))
     return storage
 
 
 def archived(storage: MemoryStorage, *writes: Write) -> None:
     """One more file of the history, which may overlap the others."""
-    rows = [(t(begin), t(done), "commit", body(operation, schema), None) for begin, done, operation, schema in writes]
+    rows = [
+        (t(requested_time), t(done), "commit", body(operation, schema), None)
+        for requested_time, done, operation, schema in writes
+    ]
     arrays = [pa.array(column, item.type) for column, item in zip(zip(*rows, strict=True), BODIES_SCHEMA, strict=True)]
     flush(MetaClient.open(storage).history, pa.Table.from_arrays(arrays, schema=BODIES_SCHEMA))
 

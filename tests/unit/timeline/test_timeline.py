@@ -10,12 +10,12 @@ from lakebed.model.instant import Action, Instant, State
 from lakebed.timeline.timeline import Timeline
 
 
-def done(begin: str, completion: str, action: Action = Action.COMMIT) -> Instant:
-    return Instant(begin, action, State.COMPLETED, completion)
+def done(requested_time: str, completion: str, action: Action = Action.COMMIT) -> Instant:
+    return Instant(requested_time, action, State.COMPLETED, completion)
 
 
-def pending(begin: str, action: Action, state: State = State.REQUESTED) -> Instant:
-    return Instant(begin, action, state)
+def pending(requested_time: str, action: Action, state: State = State.REQUESTED) -> Instant:
+    return Instant(requested_time, action, state)
 
 
 def t(n: int) -> str:

@@ -9,9 +9,9 @@ import pytest
 from lakebed.errors import ConflictError, StorageUnavailable, TableNotFound, UnsupportedFormat
 from lakebed.format.names import PROPERTIES_BACKUP_FILE, PROPERTIES_FILE
 from lakebed.format.table_files import CHECKSUM_KEY, parse_properties, render_properties
-from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.storage.local import LocalStorage
 from lakebed.storage.memory import MemoryStorage
+from lakebed.testing.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.timeline.table_properties import load_table_config, update_properties
 from tests.unit.txn.tables import clone, make_table, new_table
 

@@ -14,12 +14,13 @@ from lakebed.model.files import LogKind
 from lakebed.model.instant import Action, Instant
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import Storage
-from lakebed.timeline.clock import Clock, ManualClock
+from lakebed.testing.clock import ManualClock
+from lakebed.timeline.clock import Clock
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import BeforePublish, Control
 from lakebed.txn.locks import Lease, LockProvider, StorageLock
 from lakebed.txn.options import TxnOptions
 from lakebed.txn.transaction import Transaction
+from lakebed.txn.txn_context import BeforePublish, TxnContext
 from lakebed.view.file_system_view import FileSystemView
 
 GROUPS = ("11111111-0000-4000-8000-000000000000-0", "22222222-0000-4000-8000-000000000000-0")
@@ -53,12 +54,12 @@ def clone(storage: MemoryStorage) -> MemoryStorage:
     return copy.deepcopy(storage)
 
 
-def control_of(
+def txn_context_of(
     storage: Storage,
     clock: Clock | None = None,
     options: TxnOptions | None = None,
     before_publish: BeforePublish | None = None,
-) -> Control:
+) -> TxnContext:
     """A control that never really sleeps: waiting moves the clock."""
     ticking = clock or ManualClock()
     chosen = options or TxnOptions(lock_wait_ms=1000)
@@ -67,15 +68,15 @@ def control_of(
         if isinstance(ticking, ManualClock):
             ticking.advance(max(1, round(seconds * 1000)))
 
-    return Control(StorageLock(storage, chosen, ticking, sleep), chosen, ticking, before_publish, sleep)
+    return TxnContext(StorageLock(storage, chosen, ticking, sleep), chosen, ticking, before_publish, sleep)
 
 
-def base_name(begin: str, group: str, token: str = "0-0-0") -> str:
-    return BaseFileName(group, token, begin, "parquet").render()
+def base_name(requested_time: str, group: str, token: str = "0-0-0") -> str:
+    return BaseFileName(group, token, requested_time, "parquet").render()
 
 
-def log_name(begin: str, group: str, token: str = "0-0-0") -> str:
-    return LogFileName(group, begin, 1, token, LogKind.LOG, False).render()
+def log_name(requested_time: str, group: str, token: str = "0-0-0") -> str:
+    return LogFileName(group, requested_time, 1, token, LogKind.LOG, False).render()
 
 
 def put_file(txn: Transaction, partition: str, name: str, data: bytes = b"rows") -> None:
@@ -99,19 +100,19 @@ def metadata_of(files: Mapping[str, tuple[str, str]], operation: str = "UPSERT",
 
 def write(
     storage: Storage,
-    control: Control,
+    txn_context: TxnContext,
     *,
     action: Action = Action.DELTA_COMMIT,
     groups: tuple[str, str] = GROUPS,
     lost_attempt: bool = False,
 ) -> Instant:
     """One whole write of a base file in each partition, and an attempt that lost."""
-    with Transaction.begin(MetaClient.open(storage), action, control, operation="UPSERT") as txn:
+    with Transaction.begin(MetaClient.open(storage), action, txn_context, operation="UPSERT") as txn:
         files = {}
         for partition, group in zip(("p0", "p1"), groups, strict=True):
-            name = base_name(txn.begin_time, group)
+            name = base_name(txn.requested_time, group)
             if lost_attempt:
-                put_file(txn, partition, base_name(txn.begin_time, group, "0-0-1"))
+                put_file(txn, partition, base_name(txn.requested_time, group, "0-0-1"))
             put_file(txn, partition, name)
             files[partition] = (group, name)
         return txn.commit(metadata_of(files))
@@ -133,9 +134,9 @@ def leftovers(storage: Storage) -> set[str]:
     return {path for path in paths(storage) if path.startswith((".hoodie/.heartbeat", ".hoodie/.temp"))}
 
 
-def of_begin(storage: Storage, begin: str) -> set[str]:
+def of_begin(storage: Storage, requested_time: str) -> set[str]:
     """Whatever carries a begin in its path, the rollback's own plan apart."""
-    return {path for path in paths(storage) if begin in path}
+    return {path for path in paths(storage) if requested_time in path}
 
 
 class MeanwhileLock:
@@ -153,6 +154,6 @@ class MeanwhileLock:
             yield lease
 
 
-def meanwhile(control: Control, act: Callable[[], object], at: int = 1) -> Control:
+def meanwhile(txn_context: TxnContext, act: Callable[[], object], at: int = 1) -> TxnContext:
     """The control of a writer that is overtaken before it gets the lock for the n-th time."""
-    return replace(control, lock=MeanwhileLock(control.lock, act, at))
+    return replace(txn_context, lock=MeanwhileLock(txn_context.lock, act, at))

@@ -30,7 +30,7 @@ COMPACTED = Touched("3", NONE, G, compacted=True)
 
 def test_the_table_of_who_gives_way() -> None:
     verdicts = {
-        (ours.begin, theirs.begin): conflicts(ours, [theirs]) is not None
+        (ours.requested_time, theirs.requested_time): conflicts(ours, [theirs]) is not None
         for ours, theirs in product((APPENDED, REWROTE, COMPACTED), repeat=2)
     }
     assert {pair for pair, conflict in verdicts.items() if not conflict} == {("1", "3"), ("3", "1")}

@@ -12,20 +12,20 @@ from lakebed.model.instant import Action, State
 from lakebed.storage.local import LocalStorage, temporary_name
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.process import Process
-from lakebed.timeline.clock import ManualClock
+from lakebed.testing.clock import ManualClock
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
 from lakebed.txn.failed_writes import clean_up
 from lakebed.txn.markers import create_marker, delete_markers, list_markers
 from lakebed.txn.rollback import roll_back
 from lakebed.txn.transaction import Transaction
-from tests.unit.txn.tables import base_name, clone, control_of, make_table, new_table, put_file, visible, write
+from lakebed.txn.txn_context import TxnContext
+from tests.unit.txn.tables import base_name, clone, make_table, new_table, put_file, txn_context_of, visible, write
 
 DAY_MS = 24 * 60 * 60 * 1000
 
 
 def sweep(storage: MemoryStorage | LocalStorage) -> None:
-    clean_up(MetaClient.open(storage), control_of(storage, ManualClock()))
+    clean_up(MetaClient.open(storage), txn_context_of(storage, ManualClock()))
 
 
 def test_temporaries_of_the_dead_go_and_those_of_the_living_stay(tmp_path: Path) -> None:
@@ -67,17 +67,17 @@ def test_temporaries_of_other_machines_go_when_they_are_old() -> None:
 def test_folders_of_markers_go_with_them(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     make_table(storage)
-    begin = "20260101000000000"
+    requested_time = "20260101000000000"
     for partition in ("p0", "a=1/b=2", ""):
-        create_marker(storage, begin, partition, base_name(begin, "g-0"))
-    assert len(list_markers(storage, begin)) == 3
-    delete_markers(storage, begin)
-    assert not (tmp_path / ".hoodie" / ".temp" / begin).exists()
+        create_marker(storage, requested_time, partition, base_name(requested_time, "g-0"))
+    assert len(list_markers(storage, requested_time)) == 3
+    delete_markers(storage, requested_time)
+    assert not (tmp_path / ".hoodie" / ".temp" / requested_time).exists()
     assert (tmp_path / ".hoodie" / ".temp").exists()
-    (tmp_path / ".hoodie" / ".temp" / begin / "a=1" / "b=2").mkdir(parents=True)
-    create_marker(storage, begin, "p0", base_name(begin, "g-0"))
+    (tmp_path / ".hoodie" / ".temp" / requested_time / "a=1" / "b=2").mkdir(parents=True)
+    create_marker(storage, requested_time, "p0", base_name(requested_time, "g-0"))
     sweep(storage)
-    assert not (tmp_path / ".hoodie" / ".temp" / begin).exists(), "a crash between a file and its folder"
+    assert not (tmp_path / ".hoodie" / ".temp" / requested_time).exists(), "a crash between a file and its folder"
 
 
 def test_data_folders_stay(tmp_path: Path) -> None:
@@ -91,42 +91,44 @@ def test_data_folders_stay(tmp_path: Path) -> None:
 def test_a_file_of_a_rolled_back_write_does_not_count_even_when_it_comes_late() -> None:
     """The orphan lies before the first write of the timeline, where archived writes would be."""
     storage, clock = new_table(), ManualClock()
-    control = control_of(storage, clock)
-    txn = Transaction.begin(MetaClient.open(storage), Action.DELTA_COMMIT, control)
-    late = base_name(txn.begin_time, "late-0")
+    txn_context = txn_context_of(storage, clock)
+    txn = Transaction.begin(MetaClient.open(storage), Action.DELTA_COMMIT, txn_context)
+    late = base_name(txn.requested_time, "late-0")
     put_file(txn, "p0", late)
     txn.abort()
     clock.advance(1000)
-    write(storage, control)
+    write(storage, txn_context)
     before = visible(storage)
     storage.put(f"p0/{late}", b"rows")
     client = MetaClient.open(storage)
-    assert client.is_before_timeline(txn.begin_time)
-    assert not client.is_committed(txn.begin_time)
+    assert client.is_before_timeline(txn.requested_time)
+    assert not client.is_committed(txn.requested_time)
     assert client.is_committed("20200101000000000"), "older than the timeline, and nothing says that it was undone"
     assert visible(storage) == before
 
 
 def test_a_service_that_ran_again_after_its_rollback_counts() -> None:
     storage, clock = new_table(), ManualClock()
-    control = control_of(storage, clock)
-    with Transaction.begin(MetaClient.open(storage), Action.DELTA_COMMIT, control) as txn:
-        begin = txn.begin_time
+    txn_context = txn_context_of(storage, clock)
+    with Transaction.begin(MetaClient.open(storage), Action.DELTA_COMMIT, txn_context) as txn:
+        requested_time = txn.requested_time
     client = MetaClient.open(storage)
     [rollback] = client.timeline.of_actions(Action.ROLLBACK).instants
     plan = client.plan(rollback)
     assert isinstance(plan, RollbackPlan)
-    assert plan.instant == InstantRef(begin, "deltacommit")
+    assert plan.instant == InstantRef(requested_time, "deltacommit")
     again = clone(storage)
-    again.put(f".hoodie/timeline/{begin}_20270101000000000.commit", b"")
-    assert MetaClient.open(again).is_committed(begin), "the completed file speaks louder than the rollback before it"
-    assert not MetaClient.open(storage).is_committed(begin)
-    assert roll_back(client, replace(rollback, state=State.INFLIGHT, completion_time=None), control) is None
+    again.put(f".hoodie/timeline/{requested_time}_20270101000000000.commit", b"")
+    assert MetaClient.open(again).is_committed(requested_time), (
+        "the completed file speaks louder than the rollback before it"
+    )
+    assert not MetaClient.open(storage).is_committed(requested_time)
+    assert roll_back(client, replace(rollback, state=State.INFLIGHT, completion_time=None), txn_context) is None
 
 
 def test_a_default_control_needs_no_store_clock_for_its_own_temporaries(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     make_table(storage)
     storage.open_output("p0/x").write(b"half")
-    clean_up(MetaClient.open(storage), Control.of(storage))
+    clean_up(MetaClient.open(storage), TxnContext.of(storage))
     assert MetaClient.open(storage).timeline.instants == ()

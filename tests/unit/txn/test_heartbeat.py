@@ -6,10 +6,10 @@ import time
 from lakebed.errors import StorageUnavailable
 from lakebed.format.names import heartbeat_file
 from lakebed.storage.memory import MemoryStorage
-from lakebed.timeline.clock import ManualClock
+from lakebed.testing.clock import ManualClock
 from lakebed.txn.heartbeat import Heartbeat, StoreClock, is_expired
 from lakebed.txn.options import TxnOptions
-from lakebed.txn.pulse import Pulse
+from lakebed.txn.periodic import Periodic
 
 BEGIN = "20260101000000000"
 OPTIONS = TxnOptions()
@@ -70,8 +70,8 @@ def test_a_pulse_survives_a_store_that_does_not_answer_and_ends_when_told() -> N
             return False
         return True
 
-    pulse = Pulse("test", 0.001, beat)
-    pulse.start()
+    periodic = Periodic("test", 0.001, beat)
+    periodic.start()
     assert enough.wait(5)
-    pulse.stop()
+    periodic.stop()
     assert len(beats) == 3

@@ -5,11 +5,12 @@ from hypothesis import strategies as st
 
 from lakebed.format.names import heartbeat_file
 from lakebed.model.instant import Action, Instant, State
-from lakebed.timeline.clock import ManualClock, instant_time_of_ms
+from lakebed.testing.clock import ManualClock
+from lakebed.timeline.clock import instant_time_of_ms
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.timeline import Timeline
 from lakebed.txn.instants import claim_begin, completion_time, greatest_time, next_time, successor
-from tests.unit.txn.tables import control_of, new_table, write
+from tests.unit.txn.tables import new_table, txn_context_of, write
 
 
 def test_the_millisecond_after() -> None:
@@ -48,9 +49,9 @@ def test_completion_is_after_everything_on_the_timeline() -> None:
 def test_a_claim_is_the_heartbeat_and_a_taken_name_means_the_next_millisecond() -> None:
     storage, clock = new_table(), ManualClock()
     storage.put(heartbeat_file(instant_time_of_ms(clock.ms)), b"")
-    begin, _ = claim_begin(MetaClient.open(storage), clock)
-    assert begin == instant_time_of_ms(clock.ms + 1)
-    assert storage.read(heartbeat_file(begin)) == b""
+    requested_time, _ = claim_begin(MetaClient.open(storage), clock)
+    assert requested_time == instant_time_of_ms(clock.ms + 1)
+    assert storage.read(heartbeat_file(requested_time)) == b""
 
 
 def test_many_writes_in_one_millisecond_have_growing_times() -> None:
@@ -58,7 +59,7 @@ def test_many_writes_in_one_millisecond_have_growing_times() -> None:
     times = []
     for turn in range(4):
         clock.ms -= turn  # even backwards
-        done = write(storage, control_of(storage, clock))
+        done = write(storage, txn_context_of(storage, clock))
         times += [done.requested_time, done.completion_time or ""]
     assert times == sorted(set(times))
 
@@ -66,5 +67,5 @@ def test_many_writes_in_one_millisecond_have_growing_times() -> None:
 def test_a_table_in_local_time_gets_local_instants() -> None:
     storage = new_table(hoodie__table__timeline__timezone="LOCAL")
     clock = ManualClock()
-    begin, _ = claim_begin(MetaClient.open(storage), clock)
-    assert begin == instant_time_of_ms(clock.ms, "LOCAL")
+    requested_time, _ = claim_begin(MetaClient.open(storage), clock)
+    assert requested_time == instant_time_of_ms(clock.ms, "LOCAL")

@@ -7,7 +7,7 @@ import pytest
 from lakebed.errors import ConflictError
 from lakebed.format.names import HUDI_LOCK_FILE
 from lakebed.storage.memory import MemoryStorage
-from lakebed.timeline.clock import ManualClock
+from lakebed.testing.clock import ManualClock
 from lakebed.txn.lock_providers import HudiFileLock, lock_for
 from lakebed.txn.locks import StorageLock
 from lakebed.txn.options import LockKind, TxnOptions

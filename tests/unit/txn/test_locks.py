@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from lakebed.errors import ConflictError, CorruptTable, InvalidRequest, StorageUnavailable
 from lakebed.format.names import LOCK_FILE
-from lakebed.storage.faults import FaultPlan, FaultyStorage
 from lakebed.storage.local import LocalStorage
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.process import Process
 from lakebed.storage.storage import Storage
-from lakebed.timeline.clock import ManualClock
+from lakebed.testing.clock import ManualClock
+from lakebed.testing.faults import FaultPlan, FaultyStorage
 from lakebed.txn.lock_providers import FileLock, InProcessLock, lock_for
 from lakebed.txn.locks import LockContent, StorageLock
 from lakebed.txn.options import LockKind, TxnOptions

@@ -12,16 +12,16 @@ from lakebed.datafile.log_file import open_log_file
 from lakebed.datafile.log_scan import LogScan, Why, scan_slice
 from lakebed.model.actions import RestoreMetadata, RollbackMetadata
 from lakebed.services.restore import rollback
-from lakebed.storage.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.storage.local import LocalStorage
 from lakebed.storage.storage import Storage
-from lakebed.timeline.clock import ManualClock
+from lakebed.testing.clock import ManualClock
+from lakebed.testing.faults import FaultPlan, FaultyStorage, SimulatedCrash
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.control import Control
 from lakebed.txn.failed_writes import clean_up
 from lakebed.txn.log_rollback import take_back_blocks
+from lakebed.txn.txn_context import TxnContext
 from tests.golden.upgraded import COLUMNS, COMPACTION, WRITES, hudis, ours, shared_logs, unpack_upgraded
-from tests.unit.txn.tables import control_of
+from tests.unit.txn.tables import txn_context_of
 
 
 @pytest.fixture
@@ -29,13 +29,13 @@ def upgraded(tmp_path: Path) -> Path:
     """Set back to before the compaction of the upgrade."""
     path = unpack_upgraded(tmp_path)
     services = lakebed.open(path).services
-    for begin in (WRITES[3], COMPACTION):
-        services.rollback(begin)
+    for requested_time in (WRITES[3], COMPACTION):
+        services.rollback(requested_time)
     return path
 
 
-def at(storage: Storage, seconds: int) -> Control:
-    return control_of(storage, ManualClock(1_800_000_000_000 + 1000 * seconds))
+def at(storage: Storage, seconds: int) -> TxnContext:
+    return txn_context_of(storage, ManualClock(1_800_000_000_000 + 1000 * seconds))
 
 
 def as_hudi_scans(path: Path) -> LogScan:
@@ -53,8 +53,8 @@ def test_a_write_is_taken_back_by_a_command(upgraded: Path) -> None:
     assert ours(upgraded) == hudis(upgraded, WRITES[1])
     [command] = set(shared_logs(upgraded)) - set(before)
     scan = as_hudi_scans(upgraded)
-    assert [run.instant_time for run in scan.runs] == [WRITES[1]]
-    assert [item.block.instant_time for item in scan.dropped if item.why is Why.ROLLED_BACK] == [WRITES[2]]
+    assert [run.requested_time for run in scan.runs] == [WRITES[1]]
+    assert [item.block.requested_time for item in scan.dropped if item.why is Why.ROLLED_BACK] == [WRITES[2]]
     body = MetaClient.open(LocalStorage(upgraded)).body(done)
     assert isinstance(body, RollbackMetadata)
     assert body.partitions["p0"].rollback_logs == {str(command): command.stat().st_size}
@@ -63,8 +63,8 @@ def test_a_write_is_taken_back_by_a_command(upgraded: Path) -> None:
 
 
 def test_a_table_goes_on_after_it(upgraded: Path) -> None:
-    for begin in (WRITES[2], WRITES[1]):
-        lakebed.open(upgraded).services.rollback(begin)
+    for requested_time in (WRITES[2], WRITES[1]):
+        lakebed.open(upgraded).services.rollback(requested_time)
     assert as_hudi_scans(upgraded).runs == ()
     first = hudis(upgraded, WRITES[0])
     assert ours(upgraded) == first
@@ -82,7 +82,7 @@ def test_one_of_two_writes_in_a_log(upgraded: Path) -> None:
     table = lakebed.open(upgraded, num_buckets=1)
     table.services.rollback(WRITES[2])
     assert ours(upgraded) == hudis(upgraded, WRITES[1])
-    assert [run.instant_time for run in as_hudi_scans(upgraded).runs] == [WRITES[1]]
+    assert [run.requested_time for run in as_hudi_scans(upgraded).runs] == [WRITES[1]]
     table.services.clean({"hoodie.clean.commits.retained": "1"})
     assert shared_logs(upgraded)[-1].name.endswith(".log.3_1-0-1"), "the command is part of the slice"
     table.services.compact()
@@ -99,8 +99,10 @@ def test_a_restore_takes_back_blocks(tmp_path: Path) -> None:
     assert as_hudi_scans(path).runs == ()
     body = MetaClient.open(LocalStorage(path)).body(done)
     assert isinstance(body, RestoreMetadata)
-    commands = {begin: report.partitions for begin, (report,) in body.rollbacks.items()}
-    assert [begin for begin, done in commands.items() if any(part.rollback_logs for part in done.values())] == [
+    commands = {requested_time: report.partitions for requested_time, (report,) in body.rollbacks.items()}
+    assert [
+        requested_time for requested_time, done in commands.items() if any(part.rollback_logs for part in done.values())
+    ] == [
         WRITES[2],
         WRITES[1],
     ]
@@ -122,7 +124,7 @@ def test_a_crash_at_every_step(upgraded: Path) -> None:
         client = clean_up(MetaClient.open(faulty.inner), at(faulty.inner, 900))  # as the next write does
         assert not client.timeline.pending.instants, step
         assert ours(copy) == states[1], step
-        assert [run.instant_time for run in as_hudi_scans(copy).runs] == [WRITES[1]], step
+        assert [run.requested_time for run in as_hudi_scans(copy).runs] == [WRITES[1]], step
         assert len(shared_logs(copy)) == 3, step
     assert seen == sorted(seen)
     assert set(seen) == {0, 1}

@@ -18,10 +18,13 @@ BEGIN = "20260101000000000"
 @pytest.mark.parametrize("name", ["cow_failed_pending_v9", "mor_failed_pending_v9", "cow_failed_tlmarkers_v9"])
 def test_markers_of_real_failed_writes_name_their_files(golden: Callable[[str], Path], name: str) -> None:
     storage = LocalStorage(golden(name))
-    [begin] = [folder.rpartition("/")[2] for folder in storage.list_folders(".hoodie/.temp")]
-    markers = list_markers(storage, begin)
+    [requested_time] = [folder.rpartition("/")[2] for folder in storage.list_folders(".hoodie/.temp")]
+    markers = list_markers(storage, requested_time)
     found = {
-        info.path for partition in ("p0", "p1") for info in storage.list(partition) if begin_of(info.name) == begin
+        info.path
+        for partition in ("p0", "p1")
+        for info in storage.list(partition)
+        if begin_of(info.name) == requested_time
     }
     assert {marker.path for marker in markers} == found
     assert len(found) >= 2

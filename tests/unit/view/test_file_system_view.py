@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lakebed.errors import CorruptTable, InvalidRequest, LakebedError
 from lakebed.format.names import parse_log_file
-from lakebed.format.timeline_files import encode_body
+from lakebed.format.timeline.files import encode_body
 from lakebed.model.actions import CommitMetadata, WriteStat
 from lakebed.model.files import FileSlice
 from lakebed.model.instant import Action, State
@@ -34,7 +34,7 @@ def view_of(path: Path) -> tuple[MetaClient, FileSystemView]:
 
 
 def all_slices(view: FileSystemView, at: str | None = None) -> list[FileSlice]:
-    return [piece for partition in view.partitions() for piece in view.slices(partition, at)]
+    return [file_slice for partition in view.partitions() for file_slice in view.slices(partition, at)]
 
 
 def files_in_rows(answer: dict[str, Any]) -> tuple[set[str], set[str]]:
@@ -45,11 +45,11 @@ def files_in_rows(answer: dict[str, Any]) -> tuple[set[str], set[str]]:
 
 
 def bases(slices: list[FileSlice]) -> set[str]:
-    return {piece.base_file.name for piece in slices if piece.base_file}
+    return {file_slice.base_file.name for file_slice in slices if file_slice.base_file}
 
 
 def ids(slices: list[FileSlice]) -> set[str]:
-    return {piece.file_group.file_id for piece in slices}
+    return {file_slice.file_group.file_id for file_slice in slices}
 
 
 WITH_NAMES = [n for n in GOLDEN_NAMES if "_hoodie_file_name" in expected(n)["snapshot"].get("columns", [])]
@@ -63,22 +63,22 @@ def test_rows_come_from_visible_files_and_no_others(golden: Golden, name: str) -
     names, groups = files_in_rows(answer["snapshot"])
     assert names <= bases(slices)
     assert groups <= ids(slices)
-    for piece in slices:  # a file that no row came from holds no row that lived on
-        if piece.base_file and not piece.log_files and piece.base_file.name not in names:
-            assert piece.base_file.extension == "parquet"
-            assert pq.ParquetFile(golden(name) / piece.base_file.path).metadata.num_rows == 0
+    for file_slice in slices:  # a file that no row came from holds no row that lived on
+        if file_slice.base_file and not file_slice.log_files and file_slice.base_file.name not in names:
+            assert file_slice.base_file.extension == "parquet"
+            assert pq.ParquetFile(golden(name) / file_slice.base_file.path).metadata.num_rows == 0
     if "rows" in answer.get("read_optimized", {}):
         optimized = [s for p in view.partitions() for s in view.read_optimized_slices(p)]
         assert files_in_rows(answer["read_optimized"])[0] <= bases(optimized)
-        assert all(piece.base_file and not piece.log_files for piece in optimized)
+        assert all(file_slice.base_file and not file_slice.log_files for file_slice in optimized)
     if "rows" in answer.get("as_of", {}):
         at = client.resolve_time(answer["as_of"]["instant"])
         then = all_slices(view, at)
         names, groups = files_in_rows(answer["as_of"])
         assert names <= bases(then) and groups <= ids(then)
-        for piece in then:
-            for file in (*([piece.base_file] if piece.base_file else []), *piece.log_files):
-                assert (client.completion_time(file.instant_time) or "") <= at
+        for file_slice in then:
+            for file in (*([file_slice.base_file] if file_slice.base_file else []), *file_slice.log_files):
+                assert (client.completion_time(file.requested_time) or "") <= at
 
 
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
@@ -89,20 +89,25 @@ def test_every_file_of_a_committed_write_is_in_exactly_one_slice(golden: Golden,
         found = [
             file
             for group in view.file_groups(partition)
-            for piece in group.slices
-            for file in (*([piece.base_file] if piece.base_file else []), *piece.log_files)
+            for file_slice in group.slices
+            for file in (*([file_slice.base_file] if file_slice.base_file else []), *file_slice.log_files)
         ]
         assert len({file.name for file in found}) == len(found)
-        begins = {n: (parse_log_file(n).instant_time if parse_log_file(n) else n.split("_")[2][:17]) for n in listed}  # type: ignore[union-attr]
+        begins = {n: (parse_log_file(n).requested_time if parse_log_file(n) else n.split("_")[2][:17]) for n in listed}  # type: ignore[union-attr]
         assert {file.name for file in found} == {n for n in listed if client.is_committed(begins[n])}
 
 
 def test_failed_writes_are_invisible(golden: Golden) -> None:
-    for name, begin in (("cow_failed_pending_v9", "20261115102952311"), ("mor_failed_pending_v9", "20261115103002114")):
+    for name, requested_time in (
+        ("cow_failed_pending_v9", "20261115102952311"),
+        ("mor_failed_pending_v9", "20261115103002114"),
+    ):
         _, view = view_of(golden(name))
         text = repr([view.file_groups(partition) for partition in view.partitions()])
-        assert list(golden(name).rglob(f"*{begin}*.parquet")) or list(golden(name).rglob(f".*{begin}.log*"))
-        assert begin not in text
+        assert list(golden(name).rglob(f"*{requested_time}*.parquet")) or list(
+            golden(name).rglob(f".*{requested_time}.log*")
+        )
+        assert requested_time not in text
 
 
 def test_replaced_groups_vanish_when_the_replacement_completes(golden: Golden) -> None:
@@ -134,7 +139,7 @@ def test_a_planned_compaction_opens_a_slice_but_snapshots_read_through_it(golden
     logs_after = 0
     for operation in plan.operations:
         group = next(g for g in view.file_groups(operation.partition_path) if g.id.file_id == operation.file_id)
-        assert [piece.base_instant_time for piece in group.slices][-1] == planned.requested_time
+        assert [file_slice.base_instant_time for file_slice in group.slices][-1] == planned.requested_time
         older, newer = group.slices
         assert newer.base_file is None
         assert older.base_file is not None and older.base_file.name == operation.base_file
@@ -151,22 +156,22 @@ def test_logs_of_concurrent_writers_stand_in_order_of_begin(golden: Golden) -> N
     client, view = view_of(golden("mor_nbcc_v9"))
     first, second = "20261115112202602", "20261115112204617"  # the first to begin completed last
     assert (client.completion_time(first) or "") > (client.completion_time(second) or "")
-    for piece in all_slices(view):
-        assert piece.base_file is None and piece.file_group.file_id.endswith("-0000-0000-0000-000000000000-0")
-        begins = [log.instant_time for log in piece.log_files]
-        assert begins == sorted(begins) and piece.base_instant_time == begins[0]
+    for file_slice in all_slices(view):
+        assert file_slice.base_file is None and file_slice.file_group.file_id.endswith("-0000-0000-0000-000000000000-0")
+        begins = [log.requested_time for log in file_slice.log_files]
+        assert begins == sorted(begins) and file_slice.base_instant_time == begins[0]
     between = all_slices(view, client.completion_time(second))
     assert between
-    assert all(log.instant_time != first for piece in between for log in piece.log_files)
-    assert any(log.instant_time == second for piece in between for log in piece.log_files)
+    assert all(log.requested_time != first for file_slice in between for log in file_slice.log_files)
+    assert any(log.requested_time == second for file_slice in between for log in file_slice.log_files)
 
 
 def test_restored_instants_are_gone(golden: Golden) -> None:
     client, view = view_of(golden("mor_savepoint_restore_v9"))
     ((_, savepoint),) = client.savepoints()
     for partition, names in savepoint.files.items():
-        pieces = view.slices(partition)
-        found = {f.name for s in pieces for f in (*([s.base_file] if s.base_file else []), *s.log_files)}
+        file_slices = view.slices(partition)
+        found = {f.name for s in file_slices for f in (*([s.base_file] if s.base_file else []), *s.log_files)}
         assert found == set(names)
 
 
@@ -175,18 +180,18 @@ def test_change_logs_are_kept_apart(golden: Golden) -> None:
         _, view = view_of(golden(name))
         changes = [log for partition in view.partitions() for log in view.change_logs(partition)]
         assert changes and all(log.name.endswith(".cdc") for log in changes)
-        assert not any(log.kind == "cdc" for piece in all_slices(view) for log in piece.log_files)
+        assert not any(log.kind == "cdc" for file_slice in all_slices(view) for log in file_slice.log_files)
 
 
 def test_archived_writes_still_count(golden: Golden) -> None:
     """After archiving, the completion times that cut slices come out of the history."""
     _, view = view_of(golden("mor_maint_v9"))
-    (piece,) = view.slices("")
-    assert piece.base_instant_time == "20261115102839183" and len(piece.log_files) == 2
+    (file_slice,) = view.slices("")
+    assert file_slice.base_instant_time == "20261115102839183" and len(file_slice.log_files) == 2
     with pytest.raises(InvalidRequest, match="no longer there"):
         view.slices("", "20261115102838774")
     (then,) = view.slices("", "20261115102841919")
-    assert [log.instant_time for log in then.log_files] == ["20261115102840197"]
+    assert [log.requested_time for log in then.log_files] == ["20261115102840197"]
 
 
 def test_metadata_tables(golden: Golden) -> None:
@@ -230,17 +235,17 @@ def test_strangers_in_partition_folders_are_ignored(golden_copy: Golden) -> None
 
 
 def _with_commit(root: Path, metadata: CommitMetadata) -> str:
-    begin, done = "20270101000000000", "20270101000000001"
+    requested_time, done = "20270101000000000", "20270101000000001"
     data = encode_body(metadata, Action.COMMIT, State.COMPLETED)
-    (root / f".hoodie/timeline/{begin}_{done}.commit").write_bytes(data)
-    return begin
+    (root / f".hoodie/timeline/{requested_time}_{done}.commit").write_bytes(data)
+    return requested_time
 
 
 def test_a_report_that_leaves_the_table_is_refused(golden_copy: Golden) -> None:
     root = golden_copy("cow_simple_v9")
     stat = WriteStat("f-0", "../../etc/f-0_0-0-0_20270101000000000.parquet", "p0")
-    begin = _with_commit(root, CommitMetadata("UPSERT", {"p0": (stat,)}))
-    (root / "p0" / f"f-0_0-0-0_{begin}.parquet").write_bytes(b"x")
+    requested_time = _with_commit(root, CommitMetadata("UPSERT", {"p0": (stat,)}))
+    (root / "p0" / f"f-0_0-0-0_{requested_time}.parquet").write_bytes(b"x")
     _, view = view_of(root)
     with pytest.raises(CorruptTable, match="leaves the table"):
         view.slices("p0")
@@ -248,9 +253,9 @@ def test_a_report_that_leaves_the_table_is_refused(golden_copy: Golden) -> None:
 
 def test_a_report_without_names_counts_all_files_of_its_groups(golden_copy: Golden) -> None:
     root = golden_copy("cow_simple_v9")
-    begin = _with_commit(root, CommitMetadata("UPSERT", {"p0": (WriteStat("f-0", None, "p0"),)}))
-    (root / "p0" / f"f-0_0-0-0_{begin}.parquet").write_bytes(b"x")
-    (root / "p0" / f"g-0_0-0-0_{begin}.parquet").write_bytes(b"x")
+    requested_time = _with_commit(root, CommitMetadata("UPSERT", {"p0": (WriteStat("f-0", None, "p0"),)}))
+    (root / "p0" / f"f-0_0-0-0_{requested_time}.parquet").write_bytes(b"x")
+    (root / "p0" / f"g-0_0-0-0_{requested_time}.parquet").write_bytes(b"x")
     _, view = view_of(root)
     found = ids(list(view.slices("p0")))
     assert "f-0" in found and "g-0" not in found

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakebed.config.options import TableConfig
+from lakebed.config.read_options import TableConfig
 from lakebed.expression.predicate import ColumnStats, parse_predicate
 from lakebed.model.bucket_hash import bucket_id
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile, LogKind
@@ -117,7 +117,7 @@ def test_report_counts_reasons() -> None:
     report = PruneReport()
     predicate = parse_predicate("country = 'de'", SCHEMA)
     prune_partitions(["de", "fr", "it"], predicate, table("country"), SCHEMA, report)
-    report.slice("bucket of the key", piece("00000001-x"))
+    report.slice("bucket of the key", file_slice("00000001-x"))
     assert report.lines() == ["skipped 2 of 3 partitions by partition values", "skipped 1 slices by bucket of the key"]
     assert report.bytes == 10
 
@@ -137,7 +137,7 @@ def test_golden_hive_table(golden: Callable[[str], Path]) -> None:
 # Buckets
 
 
-def piece(file_id: str, *logs: str, base: str | None = "b") -> FileSlice:
+def file_slice(file_id: str, *logs: str, base: str | None = "b") -> FileSlice:
     group = FileGroupId("p", file_id)
     file = BaseFile(f"p/{base}", 10, group, "20260101000000000", "0-0-0") if base else None
     files = tuple(
@@ -209,7 +209,7 @@ def test_golden_bucket_table_keeps_the_slice_of_every_key(golden: Callable[[str]
 
 
 def test_file_ids_without_a_bucket_are_kept() -> None:
-    strange = [piece("abcdefgh-1"), piece("00000099-1"), piece("x")]
+    strange = [file_slice("abcdefgh-1"), file_slice("00000099-1"), file_slice("x")]
     predicate = parse_predicate("id = 'k1'", SCHEMA)
     assert prune_buckets(strange, predicate, buckets("id"), PruneReport()) == strange
 
@@ -232,7 +232,7 @@ def by_stats(slices: list[FileSlice], where: str, **files: dict[str, ColumnStats
 
 
 def test_slices_are_ruled_out_by_all_their_files_together() -> None:
-    low, high, mixed = ColumnStats(1, 5, 0, 9), ColumnStats(10, 20, 0, 9), piece("f", "log1")
+    low, high, mixed = ColumnStats(1, 5, 0, 9), ColumnStats(10, 20, 0, 9), file_slice("f", "log1")
     assert by_stats([mixed], "n = 7", b={"n": low}, log1={"n": high}) == [mixed]  # within the joined bounds
     assert by_stats([mixed], "n = 30", b={"n": low}, log1={"n": high}) == []
     assert by_stats([mixed], "n = 30", b={"n": low}) == [mixed]  # a file without statistics
@@ -246,5 +246,5 @@ def test_slices_are_ruled_out_by_all_their_files_together() -> None:
 def test_a_match_may_be_pieced_together_from_two_files() -> None:
     one = {"n": ColumnStats(1, 1, 0, 1), "id": ColumnStats("x", "x", 0, 1)}
     two = {"n": ColumnStats(2, 2, 0, 1), "id": ColumnStats("y", "y", 0, 1)}
-    mixed = piece("f", "log1")
+    mixed = file_slice("f", "log1")
     assert by_stats([mixed], "n = 1 and id = 'y'", b=one, log1=two) == [mixed]

@@ -21,55 +21,57 @@ def t(n: int) -> str:
     return f"{20260101000000000 + n}"
 
 
-def base(begin: str, token: str = "0-0-0", extension: str = "parquet") -> str:
-    return f"f-0_{token}_{begin}.{extension}"
+def base(requested_time: str, token: str = "0-0-0", extension: str = "parquet") -> str:
+    return f"f-0_{token}_{requested_time}.{extension}"
 
 
-def log(begin: str, version: int = 1, suffix: str = "") -> str:
-    return f".f-0_{begin}.log.{version}_0-0-0{suffix}"
+def log(requested_time: str, version: int = 1, suffix: str = "") -> str:
+    return f".f-0_{requested_time}.log.{version}_0-0-0{suffix}"
 
 
 def group_of(*names: str) -> GroupFiles:
     return group_files("p", [FileInfo(f"p/{name}", 1, 0) for name in names])["f-0"]
 
 
-def shape(group: GroupFiles, done: dict[str, str], opened: tuple[str, ...] = ()) -> list[tuple[str, bool, list[str]]]:
+def reader_context_of(
+    group: GroupFiles, done: dict[str, str], opened: tuple[str, ...] = ()
+) -> list[tuple[str, bool, list[str]]]:
     slices = cut_slices(group, done.get, opened)
-    return [(s.base_instant_time, s.base_file is not None, [f.instant_time for f in s.log_files]) for s in slices]
+    return [(s.base_instant_time, s.base_file is not None, [f.requested_time for f in s.log_files]) for s in slices]
 
 
 def test_logs_go_by_completion_and_stand_by_begin() -> None:
     group = group_of(base(t(1)), base(t(5)), log(t(4)), log(t(3)), log(t(2)), log(t(6)))
     done = {t(1): t(1), t(2): t(9), t(3): t(4), t(4): t(6), t(5): t(7), t(6): t(8)}
-    assert shape(group, done) == [(t(1), True, [t(3)]), (t(5), True, [t(2), t(4), t(6)])]
+    assert reader_context_of(group, done) == [(t(1), True, [t(3)]), (t(5), True, [t(2), t(4), t(6)])]
 
 
 def test_a_log_that_completed_at_the_key_belongs_to_it() -> None:
-    assert shape(group_of(base(t(1)), base(t(5)), log(t(2))), {t(2): t(5)})[1] == (t(5), True, [t(2)])
-    assert shape(group_of(base(t(1)), base(t(5)), log(t(2))), {t(2): t(4)})[0] == (t(1), True, [t(2)])
+    assert reader_context_of(group_of(base(t(1)), base(t(5)), log(t(2))), {t(2): t(5)})[1] == (t(5), True, [t(2)])
+    assert reader_context_of(group_of(base(t(1)), base(t(5)), log(t(2))), {t(2): t(4)})[0] == (t(1), True, [t(2)])
 
 
 def test_groups_of_logs_alone() -> None:
-    assert shape(group_of(log(t(3)), log(t(1))), {t(1): t(9), t(3): t(4)}) == [(t(1), False, [t(1), t(3)])]
+    assert reader_context_of(group_of(log(t(3)), log(t(1))), {t(1): t(9), t(3): t(4)}) == [(t(1), False, [t(1), t(3)])]
     done = {t(1): t(2), t(3): t(4), t(6): t(7)}
     before = group_of(log(t(1)), log(t(3)), base(t(5)), log(t(6)))
-    assert shape(before, done) == [(t(1), False, [t(1), t(3)]), (t(5), True, [t(6)])]
+    assert reader_context_of(before, done) == [(t(1), False, [t(1), t(3)]), (t(5), True, [t(6)])]
 
 
 def test_a_planned_compaction_takes_the_logs_that_complete_after_it() -> None:
     group = group_of(base(t(1)), log(t(2)), log(t(3)), log(t(6)))
     done = {t(2): t(4), t(3): t(7), t(6): t(8)}
-    assert shape(group, done, (t(5),)) == [(t(1), True, [t(2)]), (t(5), False, [t(3), t(6)])]
+    assert reader_context_of(group, done, (t(5),)) == [(t(1), True, [t(2)]), (t(5), False, [t(3), t(6)])]
     latest = latest_slice(group, done.get)
     assert latest is not None and latest.base_instant_time == t(1)
-    assert [f.instant_time for f in latest.log_files] == [t(2), t(3), t(6)]
+    assert [f.requested_time for f in latest.log_files] == [t(2), t(3), t(6)]
 
 
 def test_old_keys_of_14_digits_compare_with_begins() -> None:
     old = "20260101000000"
     group = group_of(base(old), log("20260101000000500"), log("20260101000001500"))
     done = {"20260101000000500": "20260101000009000", "20260101000001500": "20260101000009500"}
-    assert shape(group, done) == [
+    assert reader_context_of(group, done) == [
         ("20260101000000500", False, ["20260101000000500"]),
         (old, True, ["20260101000001500"]),
     ]
@@ -84,8 +86,8 @@ def test_the_base_format_may_change_within_a_group() -> None:
 def test_native_and_inline_logs_with_their_twins() -> None:
     names = [f"f-0_0-0-0_{t(2)}_1.{kind}.parquet" for kind in ("deletes", "cdc", "log")]
     group = group_of(base(t(1)), *names, log(t(3), 2), log(t(3), 10), log(t(3), suffix=".cdc"))
-    (piece,) = cut_slices(group, {}.get)
-    assert [(f.instant_time, f.version, f.kind) for f in piece.log_files] == [
+    (file_slice,) = cut_slices(group, {}.get)
+    assert [(f.requested_time, f.version, f.kind) for f in file_slice.log_files] == [
         (t(2), 1, LogKind.LOG),
         (t(2), 1, LogKind.DELETES),
         (t(2), 1, LogKind.CDC),
@@ -99,9 +101,9 @@ def test_native_and_inline_logs_with_their_twins() -> None:
 
 def test_of_two_attempts_the_later_is_taken_when_nothing_tells() -> None:
     group = group_of(base(t(1), "0-9-9"), base(t(1), "0-10-3"))
-    (piece,) = cut_slices(group, {}.get)
-    assert piece.base_file is not None and piece.base_file.write_token == "0-10-3"
-    assert newest_base(group) == piece.base_file
+    (file_slice,) = cut_slices(group, {}.get)
+    assert file_slice.base_file is not None and file_slice.base_file.write_token == "0-10-3"
+    assert newest_base(group) == file_slice.base_file
 
 
 @dataclass
@@ -111,14 +113,14 @@ class Commits:
     done: dict[str, str | None]
     replaced: dict[FileGroupId, tuple[Replacement, ...]] = field(default_factory=dict)
 
-    def is_committed(self, begin: str) -> bool:
-        return self.done.get(begin) is not None
+    def is_committed(self, requested_time: str) -> bool:
+        return self.done.get(requested_time) is not None
 
-    def completion_time(self, begin: str) -> str | None:
-        return self.done.get(begin)
+    def completion_time(self, requested_time: str) -> str | None:
+        return self.done.get(requested_time)
 
     def writer_of(self, file: BaseFile | LogFile) -> str:
-        return file.instant_time
+        return file.requested_time
 
     def is_named(self, file: BaseFile | LogFile) -> bool:
         return True
@@ -162,32 +164,36 @@ class Lister:
 def test_a_snapshot_holds_what_was_completed_and_nothing_else(
     writes: list[tuple[str, int, int | None]], at: int | None, random: object
 ) -> None:
-    done = {t(begin): None if lasts is None else t(begin + lasts) for _, begin, lasts in writes}
-    names = [base(t(begin)) if kind == "b" else log(t(begin)) for kind, begin, _ in writes]
+    done = {
+        t(requested_time): None if lasts is None else t(requested_time + lasts) for _, requested_time, lasts in writes
+    }
+    names = [base(t(requested_time)) if kind == "b" else log(t(requested_time)) for kind, requested_time, _ in writes]
     random.shuffle(names)  # type: ignore[attr-defined]
     view = FileSystemView(Lister(names), Commits(done))
     limit = None if at is None else t(at)
-    visible = {begin for begin, end in done.items() if end is not None and (limit is None or end <= limit)}
+    visible = {
+        requested_time for requested_time, end in done.items() if end is not None and (limit is None or end <= limit)
+    }
     bases = sorted(t(b) for kind, b, _ in writes if kind == "b" and t(b) in visible)
     logs = sorted(t(b) for kind, b, _ in writes if kind == "l" and t(b) in visible)
     slices = view.slices("p", limit)
     assert len(slices) == (1 if visible else 0)
-    for piece in slices:
+    for file_slice in slices:
         newest = bases[-1] if bases else None
-        assert (piece.base_file.instant_time if piece.base_file else None) == newest
+        assert (file_slice.base_file.requested_time if file_slice.base_file else None) == newest
         wanted = [b for b in logs if newest is None or (done[b] or "") >= newest]
-        assert [f.instant_time for f in piece.log_files] == wanted
+        assert [f.requested_time for f in file_slice.log_files] == wanted
     optimized = view.read_optimized_slices("p", limit)
     assert [s.base_instant_time for s in optimized] == bases[-1:]
     if limit is None:
         everything = [f for g in view.file_groups("p") for s in g.slices for f in (s.base_file, *s.log_files) if f]
-        assert sorted(f.instant_time for f in everything) == sorted(visible)
+        assert sorted(f.requested_time for f in everything) == sorted(visible)
 
 
 def test_the_first_log_of_a_group_may_be_uncommitted() -> None:
     view = FileSystemView(Lister([log(t(1)), log(t(2))]), Commits({t(1): None, t(2): t(3)}))
-    (piece,) = view.slices("p")
-    assert [f.instant_time for f in piece.log_files] == [t(2)]
+    (file_slice,) = view.slices("p")
+    assert [f.requested_time for f in file_slice.log_files] == [t(2)]
 
 
 def test_late_writes_to_a_replaced_group_stay_hidden_until_its_next_life() -> None:
@@ -197,4 +203,4 @@ def test_late_writes_to_a_replaced_group_stay_hidden_until_its_next_life() -> No
     assert FileSystemView(Lister(names), commits).slices("p") == ()
     assert len(FileSystemView(Lister(names), commits).slices("p", t(5))) == 1
     (again,) = FileSystemView(Lister([*names, log(t(9))]), commits).slices("p")
-    assert [f.instant_time for f in again.log_files] == [t(9)] and again.base_file is None
+    assert [f.requested_time for f in again.log_files] == [t(9)] and again.base_file is None

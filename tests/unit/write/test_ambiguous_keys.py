@@ -153,7 +153,7 @@ def parted(*columns: str, properties: dict[str, str] | None = None, nullable: bo
     return make(schema=schema, partition_by=list(columns), ordering=None, properties=properties)
 
 
-def placed(t: Table, *tuples: tuple[str | None, ...]) -> pa.Table:
+def tagged(t: Table, *tuples: tuple[str | None, ...]) -> pa.Table:
     names = t.config.partition_fields
     columns = {name: pa.array([one[at] for one in tuples], pa.string()) for at, name in enumerate(names)}
     return pa.table({"id": ["same"] * len(tuples), **columns})
@@ -181,45 +181,45 @@ def test_values_that_share_a_folder_are_refused(
     t = parted(*columns, properties=properties)
     before = files(t)
     with pytest.raises(lakebed.InvalidRequest, match=match) as raised:
-        t.upsert(placed(t, bad))
+        t.upsert(tagged(t, bad))
     assert "lakebed.allow.ambiguous.keys=true" in str(raised.value)
     assert files(t) == before
     with pytest.raises(lakebed.InvalidRequest, match=match):
-        t.delete(keys=placed(t, bad))
+        t.delete(keys=tagged(t, bad))
 
 
 def test_the_empty_text_and_null_do_not_share_a_folder() -> None:
     t = parted("p")
     with pytest.raises(lakebed.InvalidRequest, match="holds the empty text, whose folder is that for null"):
-        t.insert(placed(t, (None,), ("",)))
-    t.insert(placed(t, (None,)))
-    t.insert(placed(t, ("",)), options=ALLOW)
+        t.insert(tagged(t, (None,), ("",)))
+    t.insert(tagged(t, (None,)))
+    t.insert(tagged(t, ("",)), options=ALLOW)
     assert values(t) == [("same", "")], "where it is allowed, the two are one row, as Hudi has it"
 
 
 def test_the_empty_text_has_a_folder_of_its_own_where_null_is_not_allowed() -> None:
     t = parted("p", nullable=False)
-    t.upsert(placed(t, ("",), ("x",)))
+    t.upsert(tagged(t, ("",), ("x",)))
     assert values(t, "p") == [("",), ("x",)]
 
 
 def test_encoded_folders_take_every_text() -> None:
     t = parted("p", "q", properties=ENCODED)
     odd = [("x/q=y", "z"), ("x", "y/q=z"), ("a\nb", "%0A"), ("%2F", "/"), ("\x1b", "\x7f")]
-    t.upsert(placed(t, *odd))
+    t.upsert(tagged(t, *odd))
     assert values(t, "p", "q") == sorted(odd)
     assert t.scan(filter="p = '%2F'").count() == 1
 
 
 def test_one_partition_column_may_hold_slashes() -> None:
     t = parted("p", properties=PLAIN)
-    t.upsert(placed(t, ("2024/01/02",), ("2024/01/03",)))
+    t.upsert(tagged(t, ("2024/01/02",), ("2024/01/03",)))
     assert values(t, "p") == [("2024/01/02",), ("2024/01/03",)]
 
 
 def test_a_hidden_folder_is_a_partition_for_writes_reads_and_checks(tmp_path: Path) -> None:
     t = parted("p", properties=PLAIN, path=tmp_path / "t")
-    t.upsert(placed(t, (".hidden",), ("x/.deep",), ("plain",)))
+    t.upsert(tagged(t, (".hidden",), ("x/.deep",), ("plain",)))
     assert values(t, "p") == [(".hidden",), ("plain",), ("x/.deep",)]
     assert t.check() == []
     (tmp_path / "t" / ".spark-staging").mkdir()
@@ -229,7 +229,7 @@ def test_a_hidden_folder_is_a_partition_for_writes_reads_and_checks(tmp_path: Pa
 
 def test_a_misnamed_column_names_no_partition() -> None:
     t = parted("p", properties=PLAIN)
-    t.upsert(placed(t, ("eu",)))
+    t.upsert(tagged(t, ("eu",)))
     with pytest.raises(lakebed.InvalidRequest, match="no partition 'country=eu'"):
         t.delete_partitions(["country=eu"])
     t.delete_partitions(["p=eu"])

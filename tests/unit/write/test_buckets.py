@@ -27,7 +27,7 @@ def test_the_first_rows_of_a_partition_leave_its_ring() -> None:
     assert not files(t, RINGS)
     t.upsert(table(row("k", p="a")))
     assert list(files(t, RINGS)) == [f"{hashing_meta_dir('p=a')}/00000000000000.hashing_meta"]
-    ids = {piece["file_id"] for piece in t.inspect.file_slices().to_pylist()}
+    ids = {file_slice["file_id"] for file_slice in t.inspect.file_slices().to_pylist()}
     assert ids <= {f"{prefix}-0" for prefix in ring_nodes(t, "00000000000000.hashing_meta")}
 
 
@@ -67,7 +67,7 @@ def test_replaced_partitions_get_a_new_ring() -> None:
     assert values(t, "id", "v") == [("k1", 40), ("z", 0)]
     retired = {f"{prefix}-0" for prefix in (*first, *second)}
     assert not retired & {
-        piece["file_id"] for piece in t.inspect.file_slices().to_pylist() if piece["partition"] == "p=a"
+        file_slice["file_id"] for file_slice in t.inspect.file_slices().to_pylist() if file_slice["partition"] == "p=a"
     }
 
 

@@ -79,15 +79,17 @@ def test_a_nested_key_keeps_its_text() -> None:
 
 @pytest.mark.parametrize("role", ["record_key", "partition_by", "ordering"])
 def test_nanoseconds_are_not_cut_off(role: str) -> None:
-    def stamped(*times: int) -> pa.Table:
+    def with_meta_columns(*times: int) -> pa.Table:
         return pa.table({"k": pa.array(times, pa.timestamp("ns")), "id": ["a"] * len(times), "v": range(len(times))})
 
-    t = make(**{"schema": stamped(1000), "record_key": "id", "partition_by": None, "ordering": None} | {role: "k"})
+    t = make(
+        **{"schema": with_meta_columns(1000), "record_key": "id", "partition_by": None, "ordering": None} | {role: "k"}
+    )
     before = files(t)
     with pytest.raises(lakebed.InvalidRequest, match=r"'k' makes keys.*would lose data: 1001"):
-        t.upsert(stamped(1000, 1001))
+        t.upsert(with_meta_columns(1000, 1001))
     assert files(t) == before
-    t.upsert(stamped(2000))
+    t.upsert(with_meta_columns(2000))
     assert t.scan().count() == 1
 
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from lakebed.index import locations
-from lakebed.model import joined
-from lakebed.write import assign
-from lakebed.write.merge_join import SourceRows
-from lakebed.write.prepare import plan_preparation
+from lakebed.model import concat
+from lakebed.write.merge_into.join import SourceRows
+from lakebed.write.rows.prepare import plan_preparation
+from lakebed.write.tagging import small_files
 from tests.unit.write.tables import SCHEMA, make, row, table, values
 
 MOST = 2000
@@ -32,15 +32,15 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     def small(parts: Any) -> pa.Array:
         size = sum(part.nbytes for part in parts)
-        if joined.wide_type(parts[0].type) != parts[0].type and size > MOST:
+        if concat.wide_type(parts[0].type) != parts[0].type and size > MOST:
             refused.append(size)
             raise pa.ArrowInvalid("offset overflow while concatenating arrays")
         return join(parts)
 
-    monkeypatch.setattr(joined, "concat_arrays", small)
-    monkeypatch.setattr(joined, "LARGEST_COLUMN", MOST)
+    monkeypatch.setattr(concat, "concat_arrays", small)
+    monkeypatch.setattr(concat, "LARGEST_COLUMN", MOST)
     monkeypatch.setattr(locations, "ROWS_AT_ONCE", 7)
-    monkeypatch.setattr(assign, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(small_files, "ROWS_AT_ONCE", 7)
     yield refused
 
 

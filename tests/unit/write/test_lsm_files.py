@@ -48,9 +48,9 @@ def test_new_keys_go_into_a_small_base_file_in_key_order() -> None:
     t = make(index="simple", partition_by=None)
     t.insert(table(row("m"), row("z")))
     t.insert(table(row("q"), row("a")))
-    [piece] = t.inspect.file_slices().to_pylist()
-    assert piece["logs"] == []
-    newest = data_files(t)[piece["base_file"]]
+    [file_slice] = t.inspect.file_slices().to_pylist()
+    assert file_slice["logs"] == []
+    newest = data_files(t)[file_slice["base_file"]]
     assert newest.column(RECORD_KEY).to_pylist() == ["a", "m", "q", "z"]
     assert t.check() == []
 

@@ -268,7 +268,9 @@ def test_where_a_column_marks_deleted_rows_inline_logs_get_whole_rows(log_format
 def test_partial_rows_have_the_shape_that_real_hudi_gives_them(golden: Callable[[str], Path]) -> None:
     real = lakebed.open(golden("mor_partial_v9"))
     logs = [
-        f"{piece['partition']}/{name}" for piece in real.inspect.file_slices().to_pylist() for name in piece["logs"]
+        f"{file_slice['partition']}/{name}"
+        for file_slice in real.inspect.file_slices().to_pylist()
+        for name in file_slice["logs"]
     ]
     shapes = {(is_partial, tuple(names)) for path in logs for is_partial, names in log_columns(real, path)}
     t = filled(num_buckets=1, log_format="v1")

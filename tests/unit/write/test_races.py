@@ -10,7 +10,7 @@ import pytest
 import lakebed
 from lakebed.table import Table
 from lakebed.write.operation import Operation
-from lakebed.write.operations import TableWriter
+from lakebed.write.table_writer import TableWriter
 from tests.unit.write.tables import make, row, table, values
 
 

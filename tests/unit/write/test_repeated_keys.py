@@ -14,7 +14,7 @@ from lakebed.datafile.base_file import open_base_file
 from lakebed.datafile.parquet_source import UNIQUE_KEY
 from lakebed.datafile.sorted_check import check_sorted_file
 from lakebed.model.finding import Severity
-from lakebed.read.kept_vectors import KEPT
+from lakebed.read.merge_vector_cache import MERGE_VECTORS
 from lakebed.storage.open import open_storage
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.string())])
@@ -64,7 +64,7 @@ def foreign(folder: Path, **settings: Any) -> lakebed.Table:
 
 @pytest.fixture(params=["lsm_tree", "default"])
 def layout(request: pytest.FixtureRequest) -> str:
-    KEPT.clear()
+    MERGE_VECTORS.clear()
     return str(request.param)
 
 

@@ -11,7 +11,7 @@ import pytest
 from lakebed.errors import ConflictError, InvalidRequest
 from lakebed.format.names import SCHEMA_DIR
 from lakebed.model.internal_schema import parse_schema_history
-from lakebed.read.shape import table_shape
+from lakebed.read.reader_context import reader_context_of
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.open import open_storage
 from lakebed.table import Table
@@ -80,7 +80,7 @@ def test_a_client_older_than_every_history_is_told() -> None:
     storage.delete([f"{SCHEMA_DIR}/{name}" for name in saved(target)])
     storage.put(f"{SCHEMA_DIR}/29990101000000000_29990101000000001.schemacommit", b'{"schemas": []}')
     with pytest.raises(ConflictError, match="went on"):
-        table_shape(old)
+        reader_context_of(old)
 
 
 def test_a_history_that_vanishes_while_it_is_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_a_history_that_vanishes_while_it_is_read_is_told(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(MemoryStorage, "read", vanished)
     with pytest.raises(ConflictError, match="went on"):
-        table_shape(client_of(target))
+        reader_context_of(client_of(target))
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -137,7 +137,7 @@ def test_a_change_that_completes_during_a_write_wins(monkeypatch: pytest.MonkeyP
         with pytest.raises(ConflictError, match="changed the schema"):
             target.update(set={"v": "9"}, where="id = '1'")
     assert values(target.refresh(), "id", "label", "v") == [("1", "one", 1), ("2", "two", 2)]
-    versions = table_shape(client_of(target)).on_read
+    versions = reader_context_of(client_of(target)).on_read
     assert versions is not None
     assert [len(one.fields) for one in versions.history.versions] == [10, 11, 11]
     undone = [name for name in saved(target) if not client_of(target).is_committed(name[:17])]

@@ -6,10 +6,10 @@ import warnings
 
 import pytest
 
-from lakebed.config.options import ReadOptions
+from lakebed.config.read_options import ReadOptions
 from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.model.schema import RECORD_KEY
-from lakebed.read.shape import keyed_shape
+from lakebed.read.reader_context import keyed_reader_context
 from lakebed.storage.open import open_storage
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
@@ -27,11 +27,11 @@ def test_rows_of_a_log_are_sorted_and_marked(log_format: str, options: dict[str,
         warnings.simplefilter("error")  # the switch is known
         t.upsert(table(*(row(key, 2) for key in "zebra")), options=options)
     client = MetaClient.open(open_storage(t.url))
-    shape = keyed_shape(client)
-    reader = FileGroupReader(client.storage, shape, ReadOptions(), shape.schema)
-    [piece] = FileSystemView.of(client).slices("p=a")
-    assert piece.log_files
-    newest = max(reader.runs(piece, shape.schema), key=lambda run: run.age)
+    reader_context = keyed_reader_context(client)
+    reader = FileGroupReader(client.storage, reader_context, ReadOptions(), reader_context.schema)
+    [file_slice] = FileSystemView.of(client).slices("p=a")
+    assert file_slice.log_files
+    newest = max(reader.runs(file_slice, reader_context.schema), key=lambda run: run.age)
     keys = [key for batch in newest.open(100) for key in batch.column(RECORD_KEY).to_pylist()]
     assert newest.is_sorted
     assert keys == sorted(set("zebra"))

@@ -90,7 +90,7 @@ def test_compaction_keeps_the_rows(version: int, layout: str, key: Any) -> None:
     assert errors(t) == []
     assert t.services.compact()
     assert held(t) == before
-    assert not any(piece["logs"] for piece in t.inspect.file_slices().to_pylist())
+    assert not any(file_slice["logs"] for file_slice in t.inspect.file_slices().to_pylist())
     assert errors(t) == []
     t.upsert(table(row("k5", ts=9, v=5, p="b", txt="last")))
     assert [item["txt"] for item in held(t) if item["v"] == 5] == ["last"]

@@ -1,0 +1,1 @@
+"""HFile: the sorted key-value file of the metadata table."""

@@ -1,0 +1,1 @@
+"""Log files: blocks, their two containers and their contents."""

@@ -1,0 +1,1 @@
+"""Keys and records of the metadata table."""

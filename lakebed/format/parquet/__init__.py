@@ -1,0 +1,1 @@
+"""Parquet footers: schema and statistics."""

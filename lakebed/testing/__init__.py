@@ -1,0 +1,1 @@
+"""What tests of tables need: failures on demand and a clock set by hand."""

@@ -1,0 +1,1 @@
+"""MERGE: clauses, the join with the source, one commit."""

@@ -1,0 +1,1 @@
+"""From what a user hands over to rows per file group."""

@@ -1,0 +1,182 @@
+"""Incoming rows, sorted into the file groups they belong to, within a memory ceiling.
+
+    batches with a file-group number ──► a pile per group ──► when all piles together pass the ceiling, the largest go
+                                                              to disk ──► group by group, each pile as one unsorted run
+
+Order of arrival is kept within a pile: of two rows with one key and no ordering value, the later one wins. A pile is
+handed to the merge as a run, and the merge sorts, spills and folds it as it does any other. Of rows that the caller
+holds in memory anyway a pile keeps only which they are.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.errors import StorageUnavailable
+from lakebed.merge.arrow_numpy import Ints, index_array, numbers, take_rows
+from lakebed.merge.spill import sliced
+
+GROUP_COLUMN = "_lakebed_group"
+STORED_BATCH = 4 << 20
+"""Rows of a pile on disk come back together in so many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of a batch: all of it, or those with these numbers. `held` is the memory that they take here."""
+
+    batch: pa.RecordBatch
+    numbers: pa.Array | None
+    held: int
+
+    def rows(self) -> pa.RecordBatch:
+        return self.batch if self.numbers is None else take_rows(self.batch, self.numbers)
+
+
+@dataclass(slots=True)
+class GroupBuffer:
+    """The rows of one file group: what lies on disk came before what lies in memory."""
+
+    group: int
+    schema: pa.Schema
+    rows: int = 0
+    nbytes: int = 0
+    in_memory: list[Part] = field(default_factory=list)
+    file: Path | None = None
+    writer: pa.RecordBatchStreamWriter | None = None
+    sink: pa.OSFile | None = None
+
+    def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """The pile from the bottom, in batches of at most so many rows."""
+        if self.file is not None:
+            with pa.OSFile(str(self.file), "rb") as source, pa.ipc.open_stream(source) as reader:
+                for batch in reader:
+                    yield from sliced(batch, rows)
+        for part in self.in_memory:
+            yield from sliced(part.rows(), rows)
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that go when the pile goes to disk."""
+        return sum(part.held for part in self.in_memory)
+
+
+class GroupBuffers:
+    """Piles of one write; a context manager, since piles may lie in a temporary folder."""
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._stored = min(STORED_BATCH, max(1, memory // 64))
+        self._held = 0
+        self._buffers: dict[int, GroupBuffer] = {}
+        self._folder: Path | None = None
+
+    def __enter__(self) -> GroupBuffers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for buffer in self._buffers.values():
+            _close(buffer)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def add(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Lay the rows of batches, which carry their group in a column, on the piles."""
+        for batch in batches:
+            for group, part in split_by_group(batch):
+                self.put(group, part)
+
+    def bounded_parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch in pieces of which several may be in memory at once besides the piles."""
+        yield from sliced(batch, max(1, self._memory // 8 * batch.num_rows // max(batch.nbytes, 1)))
+
+    def put(self, group: int, rows: pa.RecordBatch) -> None:
+        """Lay rows of one group on its pile."""
+        self._put(group, Part(rows, None, rows.nbytes), rows.num_rows, rows.nbytes)
+
+    def point(self, group: int, batch: pa.RecordBatch, numbers: pa.Array | None, own: int) -> None:
+        """The same with rows of a batch that somebody else keeps, but for `own` bytes of it."""
+        count = batch.num_rows if numbers is None else len(numbers)
+        share = count / batch.num_rows
+        held = int(own * share) + (0 if numbers is None else numbers.nbytes)
+        self._put(group, Part(batch, numbers, held), count, int(batch.nbytes * share))
+
+    def _put(self, group: int, part: Part, count: int, size: int) -> None:
+        buffer = self._buffers.setdefault(group, GroupBuffer(group, part.batch.schema))
+        buffer.in_memory.append(part)
+        buffer.rows += count
+        buffer.nbytes += size
+        self._held += part.held
+        while self._held > self._memory:
+            self._spill_largest()
+
+    def buffers(self) -> list[GroupBuffer]:
+        """All piles, ready to be read; nothing may be added afterwards."""
+        for buffer in self._buffers.values():
+            _close(buffer)
+        return sorted(self._buffers.values(), key=lambda buffer: buffer.group)
+
+    def take(self, groups: Iterable[int]) -> list[GroupBuffer]:
+        """Some piles, taken away from the rest: their rows are to be piled up anew."""
+        taken = [self._buffers.pop(group) for group in groups if group in self._buffers]
+        for buffer in taken:
+            _close(buffer)
+            self._held -= buffer.held
+        return taken
+
+    def _spill_largest(self) -> None:
+        buffer = max(self._buffers.values(), key=lambda buffer: buffer.held)
+        try:
+            if buffer.writer is None:
+                if self._folder is None:
+                    self._folder = Path(tempfile.mkdtemp(prefix="lakebed-write-"))
+                buffer.file = self._folder / f"{buffer.group}.arrow"
+                buffer.sink = pa.OSFile(str(buffer.file), "wb")
+                buffer.writer = pa.ipc.new_stream(buffer.sink, buffer.schema)
+            for part in buffer.in_memory:
+                rows = part.rows()
+                for stored in sliced(rows, max(16, self._stored * rows.num_rows // max(rows.nbytes, 1))):
+                    buffer.writer.write_batch(stored)
+        except OSError as error:
+            raise StorageUnavailable(f"cannot spill incoming rows to disk: {error}") from error
+        self._held -= buffer.held
+        buffer.in_memory.clear()
+
+
+def split_by_group(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The batch in parts of one group each, rows in their order, without the group column."""
+    if not batch.num_rows:
+        return
+    index = batch.schema.get_field_index(GROUP_COLUMN)
+    groups = batch.column(index)
+    rest = batch.remove_column(index)
+    for group, rows in rows_by_group(numbers(groups, np.int64)):
+        yield group, rest if rows is None else take_rows(rest, rows)
+
+
+def rows_by_group(groups: Ints) -> Iterator[tuple[int, pa.Array | None]]:
+    """The numbers of each group's rows in their order, None for all; `groups` has the group of each row."""
+    if (groups == groups[0]).all():
+        yield int(groups[0]), None
+        return
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    for rows in np.split(order, starts[1:]):
+        yield int(groups[rows[0]]), index_array(rows)
+
+
+def _close(buffer: GroupBuffer) -> None:
+    if buffer.writer is not None:
+        buffer.writer.close()
+        buffer.writer = None
+    if buffer.sink is not None:
+        buffer.sink.close()
+        buffer.sink = None

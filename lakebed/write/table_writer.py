@@ -1,0 +1,235 @@
+"""The write operations of a table, from whatever the user hands over to a commit.
+
+`TableWriter` binds a table to how it is written: options, lock, memory. Each operation prepares rows, and the job does
+the rest. Operations that depend on what the table holds (update, delete by condition) read first, and write by key.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.config.read_options import ReadOptions
+from lakebed.config.write_options import Duplicates, WriteOptions
+from lakebed.errors import InvalidRequest
+from lakebed.expression.predicate import Predicate, is_in
+from lakebed.index.options import refuse_other_index
+from lakebed.merge.reader_context import ReaderContext
+from lakebed.model.ambiguous_keys import refuse_ambiguous_keys
+from lakebed.model.concat import concat
+from lakebed.model.partition_path import PartitionFields
+from lakebed.model.record_key import record_key_array
+from lakebed.model.schema import PARTITION_PATH, RECORD_KEY, with_meta_fields, without_meta_fields
+from lakebed.read.plan import Query
+from lakebed.read.reader_context import keyed_reader_context
+from lakebed.read.scan import Scan
+from lakebed.runner import LocalRunner, Runner
+from lakebed.timeline.clock import instant_time_now
+from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.txn_context import TxnContext
+from lakebed.view.file_system_view import FileSystemView
+from lakebed.write.job import CommitResult, WriteRequest, run_write, table_schema_json
+from lakebed.write.operation import Operation
+from lakebed.write.rows.delete_keys import key_table
+from lakebed.write.rows.prepare import Preparation, as_reader, plan_preparation, writing_generator
+from lakebed.write.rows.set_expressions import assigned, bind_assignment, check_assignable
+from lakebed.write.tagging.duplicates import duplicate_policy, known_keys_of, new_rows
+from lakebed.write.virtual_keys import refuse_other_meta_fields, refuse_unmade_keys, refuse_unstored_keys
+from lakebed.write.write_checks import (
+    declared_schema,
+    refuse_other_fields,
+    refuse_other_version,
+    refuse_unwritable,
+    version_report,
+)
+
+DEFAULT_MEMORY = 1 << 30
+"""More than a read may take: what is sorted in one piece need not go to disk."""
+
+
+@dataclass(frozen=True)
+class TableWriter:
+    """How one table is written to."""
+
+    client: MetaClient
+    txn_context: TxnContext
+    options: WriteOptions = field(default_factory=WriteOptions)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    runner: Runner = field(default_factory=LocalRunner)
+    memory: int = DEFAULT_MEMORY
+
+    def __post_init__(self) -> None:
+        refuse_unwritable(self.client.config)
+        if not self.client.config.populate_meta_fields:
+            refuse_unmade_keys(self.client.config, keyed_reader_context(self.client).schema)
+        refuse_other_meta_fields(self.client.config, self.properties)
+        refuse_unstored_keys(self.client.config, self.properties)
+        refuse_other_index(self.client.config, self.properties)
+        refuse_other_fields(self.client.config, self.properties)
+
+    # ------------------------------------------------------------------ rows in
+    def write(self, data: Any, operation: Operation, *, partial: bool = False) -> CommitResult:
+        """Insert, upsert or overwrite with rows from Arrow data."""
+        if partial:
+            raise InvalidRequest("rows with some of the columns cannot be written as they are", hint="Use merge.")
+        if operation is Operation.UPSERT and not self.client.config.key_fields:
+            raise InvalidRequest("the table has no record key, so nothing can be updated", hint="Use insert.")
+        in_hand = isinstance(data, (pa.Table, pa.RecordBatch))
+        return self._write(as_reader(data), operation, in_hand=in_hand)
+
+    def _write(
+        self, reader: pa.RecordBatchReader, operation: Operation, *, reads: bool = False, in_hand: bool = False
+    ) -> CommitResult:
+        reader_context = keyed_reader_context(self.client)
+        plan = self.plan(reader_context, reader.schema)
+        request = replace(self.request(operation, reader_context, plan), reads=reads)
+        rows = plan.rows(reader, self.key_stem(), secrets.randbelow(1 << 31))
+        in_hand = in_hand and plan.keeps_columns
+        policy = duplicate_policy(operation, self.options, plan.generator)
+        if policy is not Duplicates.NONE:
+            known = known_keys_of(self.client, self.properties, self.memory, self.runner)
+            rows, request, in_hand = new_rows(rows, known, policy), replace(request, reads=True), False
+        return run_write(self.client, self.txn_context, request, rows, self.runner, in_hand=in_hand)
+
+    def delete_keys(self, keys: Any) -> CommitResult:
+        """Delete rows by key: values of a single key column, dicts of key columns, or an Arrow array or table."""
+        config = self.client.config
+        reader_context = keyed_reader_context(self.client)
+        data = key_table(keys, config.key_fields, reader_context.schema)
+        if not data.num_rows:
+            return self._delete_found(())
+        generator = writing_generator(config, self.properties)
+        if all(name in data.schema.names for name in (*generator.columns, *config.partition_fields)):
+            return self.delete_rows(data)
+        generator = replace(generator, partition=PartitionFields())
+        batches = data.combine_chunks().to_batches()
+        for batch in batches:
+            refuse_ambiguous_keys(generator, batch)
+        texts = [record_key_array(generator, batch) for batch in batches]
+        found = is_in(pa.field(RECORD_KEY, pa.string()), pc.unique(concat(texts)).to_pylist())
+        return self.delete_where(found)
+
+    def delete_where(self, condition: str | Predicate) -> CommitResult:
+        """Delete the rows that a condition matches."""
+        return self._delete_found(self.scan((RECORD_KEY, PARTITION_PATH), condition).to_batches(), reads=True)
+
+    def delete_rows(self, data: Any) -> CommitResult:
+        """Delete the keys of rows that carry the key and partition columns."""
+        reader = as_reader(data)
+        reader_context = keyed_reader_context(self.client)
+        plan = self.plan(reader_context, reader.schema, deletes=True)
+        return self._delete_found(plan.rows(reader, self.key_stem()))
+
+    def _delete_found(self, rows: Iterable[pa.RecordBatch], *, reads: bool = False) -> CommitResult:
+        reader_context = keyed_reader_context(self.client)
+        request = replace(self._request_for(Operation.DELETE, reader_context), reads=reads)
+        return run_write(
+            self.client, self.txn_context, request, (), self.runner, unordered_deletes(rows, reader_context)
+        )
+
+    def delete_partitions(self, partitions: Sequence[str], *, as_read: bool = False) -> CommitResult:
+        """Let whole partitions vanish; `as_read` only if nobody wrote to them since the table was opened."""
+        known = FileSystemView.of(self.client).partitions()
+        chosen = tuple(self._partition_named(name, known) for name in partitions)
+        reader_context = keyed_reader_context(self.client)
+        request = replace(
+            self._request_for(Operation.DELETE_PARTITION, reader_context), partitions=chosen, reads=as_read
+        )
+        return run_write(self.client, self.txn_context, request, (), self.runner)
+
+    def update(self, assignments: Mapping[str, str], where: str | None) -> CommitResult:
+        """Set columns of the rows that a condition matches, by expressions over the row."""
+        reader_context = keyed_reader_context(self.client)
+        own = without_meta_fields(reader_context.schema)
+        if not assignments:
+            raise InvalidRequest("nothing to set", hint='Give set={"column": "expression"}.')
+        for name in assignments:
+            check_assignable(name, self.client.config, own)
+        parsed = {name: bind_assignment(text, own, own.field(name)) for name, text in assignments.items()}
+        key = pa.field(RECORD_KEY, pa.string())  # keys that were made while writing are found in no other column
+        schema = pa.schema([key, *own])
+        scan = self.scan(tuple(schema.names), where)
+
+        def updated() -> Iterator[pa.RecordBatch]:
+            for batch in scan.to_batches():
+                columns = [
+                    assigned(parsed[item.name], batch, item) if item.name in parsed else batch.column(item.name)
+                    for item in schema
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+        return self._write(pa.RecordBatchReader.from_batches(schema, updated()), Operation.UPSERT, reads=True)
+
+    # ------------------------------------------------------------------ pieces
+    def scan(self, columns: tuple[str, ...], where: str | Predicate | None) -> Scan:
+        """Rows of the table that an operation depends on, within its part of the memory."""
+        options = ReadOptions(memory=max(1 << 20, self.memory // 4))
+        return Scan(self.client, Query.SNAPSHOT, columns, where, options=options, runner=self.runner, keyed=True)
+
+    def plan(
+        self, reader_context: ReaderContext, incoming: pa.Schema, *, partial: bool = False, deletes: bool = False
+    ) -> Preparation:
+        """How rows of that schema become rows of the table; `InvalidRequest` when they cannot."""
+        return plan_preparation(
+            self.client.config,
+            declared_schema(self.client, reader_context),
+            incoming,
+            options=self.properties,
+            partial=partial,
+            deletes=deletes,
+        )
+
+    def request(
+        self, operation: Operation, reader_context: ReaderContext, plan: Preparation, *, partial: bool = False
+    ) -> WriteRequest:
+        """What a write of prepared rows asks of the job; `partial` rows are versions of rows that are there."""
+        schema = with_meta_fields(plan.table_schema)
+        if reader_context.on_read is not None:
+            refuse_other_version(reader_context.schema, schema)
+        reader_context = replace(reader_context, schema=pa.schema([item.with_nullable(True) for item in schema]))
+        json_text = table_schema_json(plan.table_schema, self.client.config.name)
+        partitions = None
+        if operation is Operation.INSERT_OVERWRITE_TABLE:
+            partitions = tuple(FileSystemView.of(self.client).partitions())
+        return replace(self._request_for(operation, reader_context, json_text), partial=partial, partitions=partitions)
+
+    def _request_for(
+        self, operation: Operation, reader_context: ReaderContext, json_text: str | None = None
+    ) -> WriteRequest:
+        text = json_text or table_schema_json(declared_schema(self.client, reader_context), self.client.config.name)
+        extra = version_report(reader_context)
+        return WriteRequest(operation, reader_context, text, self.options, self.properties, self.memory, extra=extra)
+
+    def key_stem(self) -> str:
+        """What keys begin with that are made while writing."""
+        return instant_time_now(self.txn_context.clock, self.client.config.timezone)
+
+    def _partition_named(self, name: str, known: Sequence[str]) -> str:
+        """A partition by its path, or by `column=value` where the table's folders are named by values alone."""
+        path = name.strip("/")
+        if path in known:
+            return path
+        config = self.client.config
+        parts = path.split("/")
+        if config.hive_style and len(parts) == len(config.partition_fields) and "=" not in path:
+            path = "/".join(f"{field}={part}" for field, part in zip(config.partition_fields, parts, strict=True))
+        elif not config.hive_style and [part.partition("=")[0] for part in parts] == list(config.partition_fields):
+            path = "/".join(part.partition("=")[2] for part in parts)
+        if path in known:
+            return path
+        raise InvalidRequest(f"there is no partition {name!r}", hint=f"There are: {', '.join(sorted(known)[:10])}.")
+
+
+def unordered_deletes(keys: Iterable[pa.RecordBatch], reader_context: ReaderContext) -> Iterator[pa.RecordBatch]:
+    """Keys with their partitions as deletes that carry no ordering value: whatever is there goes."""
+    ordering = [reader_context.schema.field(name) for name in reader_context.rule.ordering]
+    names = [RECORD_KEY, PARTITION_PATH, *(item.name for item in ordering)]
+    for batch in keys:
+        columns = [batch.column(RECORD_KEY), batch.column(PARTITION_PATH)]
+        columns += [pa.nulls(batch.num_rows, item.type) for item in ordering]
+        yield pa.RecordBatch.from_arrays(columns, names=names)

@@ -1,0 +1,1 @@
+"""Which file group every incoming row goes to."""

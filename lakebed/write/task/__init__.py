@@ -1,0 +1,1 @@
+"""The body of a write task."""

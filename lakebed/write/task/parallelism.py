@@ -1,0 +1,48 @@
+"""How many file groups are written at once, and what each may take of the memory and the cores.
+
+    memory ──► a share per lane ──► rows that wait to be encoded  +  an unfinished row group  +  the merge
+
+Lanes are threads here and tasks on Spark; the code inside a lane does not know.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from lakebed.config.write_options import WriteOptions
+from lakebed.runner import LocalRunner, Runner
+from lakebed.storage.storage import Storage
+
+LEAST_SHARE = 2 << 20
+DECENT_SHARE = 16 << 20
+"""Bytes for a task that merges and writes: less makes many passes, so tasks then rather run one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parallelism:
+    """Tasks side by side: whose memory is shared by `count`, and which have a core to spare for encoding or not."""
+
+    runner: Runner
+    count: int = 1
+    spare_cores: bool = False
+
+    @classmethod
+    def of(cls, runner: Runner, groups: int, memory: int) -> Parallelism:
+        """As many tasks at once as there are cores, groups, and decent shares of the memory.
+
+        Runners other than our threads know themselves how much they do at once: there the memory is for one task.
+        """
+        if not isinstance(runner, LocalRunner):
+            return cls(runner)
+        cores = os.cpu_count() or 1
+        threads = max(1, min(runner.threads or cores, groups, memory // 2 // DECENT_SHARE))
+        return cls(replace(runner, threads=threads), threads, threads < cores)
+
+    def write_buffer(self, options: WriteOptions, most: int, storage: Storage) -> int:
+        """How many bytes of rows may wait to be encoded.
+
+        None where files are local and every core has its task: to hand rows to another thread then costs a tenth.
+        """
+        is_local = storage.url.startswith("file://")
+        return min(options.write_buffer, most) if self.spare_cores or not is_local else 0
