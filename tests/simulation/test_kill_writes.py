@@ -25,8 +25,8 @@ from lakebed.storage import local, posix
 from lakebed.storage.local import LocalStorage
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import Storage
+from lakebed.testing.clock import ManualClock
 from lakebed.testing.faults import FaultPlan, FaultyStorage, SimulatedCrash
-from lakebed.timeline.clock import ManualClock
 from tests.simulation.write_cases import (
     CASES,
     KINDS,

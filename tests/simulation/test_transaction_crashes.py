@@ -10,8 +10,8 @@ import pytest
 from lakebed.errors import LakebedError, StorageUnavailable
 from lakebed.model.instant import Action, Instant
 from lakebed.storage.memory import MemoryStorage
+from lakebed.testing.clock import ManualClock
 from lakebed.testing.faults import FaultPlan, FaultyStorage, SimulatedCrash
-from lakebed.timeline.clock import ManualClock
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.options import Concurrency, TxnOptions
 from tests.unit.txn.tables import clone, leftovers, new_table, of_begin, paths, txn_context_of, visible, write

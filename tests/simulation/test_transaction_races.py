@@ -11,7 +11,8 @@ from lakebed.errors import ConflictError
 from lakebed.model.actions import ActionBody, CompactionOperation, CompactionPlan
 from lakebed.model.instant import Action, Instant, State
 from lakebed.storage.memory import MemoryStorage
-from lakebed.timeline.clock import ManualClock, SystemClock
+from lakebed.testing.clock import ManualClock
+from lakebed.timeline.clock import SystemClock
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.instants import claim_begin
 from lakebed.txn.locks import LockContent, StorageLock

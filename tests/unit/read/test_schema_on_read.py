@@ -11,7 +11,8 @@ import pytest
 import lakebed
 from lakebed.read.merge_vector_cache import MERGE_VECTORS, vectors_for_engines
 from lakebed.table import Table
-from lakebed.timeline.clock import ManualClock, SystemClock, instant_time_now
+from lakebed.testing.clock import ManualClock
+from lakebed.timeline.clock import SystemClock, instant_time_now
 from lakebed.timeline.meta_client import MetaClient
 from tests.schema_changes import Add, Drop, Promote, Rename, alter, begin_alter
 from tests.unit.write.tables import make

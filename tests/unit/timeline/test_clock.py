@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.errors import InvalidRequest
+from lakebed.testing.clock import ManualClock
 from lakebed.timeline.clock import (
-    ManualClock,
     SystemClock,
     comparable,
     instant_time_now,
