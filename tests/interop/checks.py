@@ -53,7 +53,7 @@ class Judge:
     def answer(self, versions: Mapping[Key, Version], columns: tuple[str, ...] | None = None) -> Answer:
         """Rows of the model in the notation of the readers."""
         names = columns or tuple(self.model.columns)
-        types = dict(self.model.reader_context.columns())
+        types = dict(self.model.shape.columns())
         rows = [
             (
                 self.instants[version.write - 1].requested_time,
@@ -80,12 +80,12 @@ class Judge:
         yield from self._each_other("snapshot", ours, theirs, 0)
 
     def read_optimized(self) -> Iterator[str]:
-        if not self.model.reader_context.is_mor:
+        if not self.model.shape.is_mor:
             return
         ours = from_arrow(lakebed.open(self.path).scan(query="read_optimized").to_arrow())
         theirs = from_json(self.hudi.read(self.path, {QUERY_TYPE: "read_optimized"}))
         yield told("read-optimized, lakebed and Hudi", row_difference(theirs, ours))
-        if self.model.reader_context.places_known and not self.model.reader_context.index_forgets_deletes:
+        if self.model.shape.places_known and not self.model.shape.index_forgets_deletes:
             yield self._versus("lakebed's read-optimized answer", self.model.read_optimized(), ours)
 
     def filters(self, rng: random.Random) -> Iterator[str]:

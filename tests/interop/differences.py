@@ -28,7 +28,7 @@ class ListedDifference:
 
 def _older_reinsert(model: Model, cell: Cell, after: int) -> bool:
     """On merge-on-read by event time: a delete by key, then a version that orders below one from before the delete."""
-    if not (model.reader_context.is_mor and model.reader_context.event_time):
+    if not (model.shape.is_mor and model.shape.event_time):
         return False
     kept = [version for version in (cell.base, *cell.log) if version is not None and version.write > after]
     for place, version in enumerate(kept):
@@ -42,7 +42,7 @@ def _older_reinsert(model: Model, cell: Cell, after: int) -> bool:
 
 def _lost_but_recent(model: Model, cell: Cell, after: int) -> bool:
     """On merge-on-read by event time: a version inside the range that lost against one before the range."""
-    if not (model.reader_context.is_mor and model.reader_context.event_time):
+    if not (model.shape.is_mor and model.shape.event_time):
         return False
     standing = model.fold_up(cell)
     recent = any(version.write > after for version in cell.log)
@@ -56,11 +56,11 @@ def _log_compacted(model: Model, cell: Cell, after: int) -> bool:
 
 def _filled_otherwise(model: Model, cell: Cell, after: int) -> bool:
     """Nulls are filled, and there is a delete or a late row among the logs, or a version outside the range."""
-    if not (model.reader_context.is_mor and model.reader_context.fills and cell.log):
+    if not (model.shape.is_mor and model.shape.fills and cell.log):
         return False
     versions = [version for version in (cell.base, *cell.log) if version is not None]
     orderings = [version.ordering for version in versions if version.ordering is not None]
-    late = model.reader_context.event_time and orderings != sorted(orderings)
+    late = model.shape.event_time and orderings != sorted(orderings)
     return late or any(version.is_delete or version.write <= after for version in versions)
 
 

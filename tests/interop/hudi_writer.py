@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .client import HudiPeer
-from .operations import AddColumn, Operation, ReaderContext, Service, Write, arrow_rows, arrow_schema
+from .operations import AddColumn, Operation, Service, TableShape, Write, arrow_rows, arrow_schema
 
 WRITE = "hoodie.datasource.write."
 COMPLETED = re.compile(r"(\d{17})_(\d{17})\.(commit|deltacommit|replacecommit|clean|rollback)")
@@ -75,30 +75,28 @@ def upsert_options(name: str, table_type: str, **more: str) -> dict[str, str]:
     } | more
 
 
-def table_options(reader_context: ReaderContext, name: str) -> dict[str, str]:
+def table_options(shape: TableShape, name: str) -> dict[str, str]:
     """Options of every write to a table of this shape."""
     options = {
         "hoodie.table.name": name,
-        f"{WRITE}table.type": TABLE_TYPES["mor" if reader_context.is_mor else "cow"],
+        f"{WRITE}table.type": TABLE_TYPES["mor" if shape.is_mor else "cow"],
         f"{WRITE}recordkey.field": "id",
-        f"{WRITE}precombine.field": reader_context.ordering,
-        f"{WRITE}partitionpath.field": "p" if reader_context.partitioned else "",
+        f"{WRITE}precombine.field": shape.ordering,
+        f"{WRITE}partitionpath.field": "p" if shape.partitioned else "",
         f"{WRITE}keygenerator.class": "org.apache.hudi.keygen."
-        + ("SimpleKeyGenerator" if reader_context.partitioned else "NonpartitionedKeyGenerator"),
-        "hoodie.write.table.version": str(reader_context.version),
-        "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING"
-        if reader_context.event_time
-        else "COMMIT_TIME_ORDERING",
-        "hoodie.logfile.data.block.format": reader_context.log_blocks,
-        "hoodie.metadata.enable": "true" if reader_context.metadata else "false",
+        + ("SimpleKeyGenerator" if shape.partitioned else "NonpartitionedKeyGenerator"),
+        "hoodie.write.table.version": str(shape.version),
+        "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING" if shape.event_time else "COMMIT_TIME_ORDERING",
+        "hoodie.logfile.data.block.format": shape.log_blocks,
+        "hoodie.metadata.enable": "true" if shape.metadata else "false",
         "hoodie.metadata.index.column.stats.enable": "false",
-        "hoodie.bucket.index.num.buckets": str(reader_context.buckets),
+        "hoodie.bucket.index.num.buckets": str(shape.buckets),
         "hoodie.index.bloom.num_entries": "200",
-        "hoodie.parquet.small.file.limit": str(100 * 1024 * 1024 if reader_context.small_files else 0),
+        "hoodie.parquet.small.file.limit": str(100 * 1024 * 1024 if shape.small_files else 0),
         "hoodie.bloom.index.update.partition.path": "false",
         "hoodie.simple.index.update.partition.path": "false",
         # The record index asks the embedded timeline server; everything else is quicker without it.
-        "hoodie.embed.timeline.server": "true" if reader_context.is_global else "false",
+        "hoodie.embed.timeline.server": "true" if shape.is_global else "false",
         "hoodie.clean.automatic": "false",
         "hoodie.archive.automatic": "false",
         "hoodie.compact.inline": "false",
@@ -106,13 +104,11 @@ def table_options(reader_context: ReaderContext, name: str) -> dict[str, str]:
             (f"hoodie.{verb}.shuffle.parallelism" for verb in ("insert", "upsert", "delete", "bulkinsert")), "2"
         ),
     }
-    if reader_context.fills:
+    if shape.fills:
         del options["hoodie.write.record.merge.mode"]
-        payload = (
-            "PartialUpdateAvroPayload" if reader_context.event_time else "OverwriteNonDefaultsWithLatestAvroPayload"
-        )
+        payload = "PartialUpdateAvroPayload" if shape.event_time else "OverwriteNonDefaultsWithLatestAvroPayload"
         options[f"{WRITE}payload.class"] = f"org.apache.hudi.common.model.{payload}"
-    return {**options, **INDEX_OPTIONS[reader_context.index]}
+    return {**options, **INDEX_OPTIONS[shape.index]}
 
 
 @dataclass
@@ -121,7 +117,7 @@ class HudiWriter:
 
     peer: HudiPeer
     path: Path
-    reader_context: ReaderContext
+    shape: TableShape
     instants: list[Done] = field(default_factory=list)
     added: list[AddColumn] = field(default_factory=list)
     cleaned: bool = False
@@ -147,16 +143,16 @@ class HudiWriter:
         return replace(operation, riders=riders)
 
     def _write(self, write: Write) -> None:
-        options = {**table_options(self.reader_context, self.path.name), f"{WRITE}operation": write.kind}
+        options = {**table_options(self.shape, self.path.name), f"{WRITE}operation": write.kind}
         for rider in write.riders:
             options |= RIDER_OPTIONS[rider]
         if write.kind == "delete_partition":
-            options[f"{WRITE}partitions.to.delete"] = ",".join(sorted(write.touched_partitions(self.reader_context)))
-        rows = arrow_rows(write.rows, arrow_schema(self.reader_context, self.added))
+            options[f"{WRITE}partitions.to.delete"] = ",".join(sorted(write.touched_partitions(self.shape)))
+        rows = arrow_rows(write.rows, arrow_schema(self.shape, self.added))
         self.peer.write(self.path, rows, options, mode="append" if self.path.exists() else "overwrite")
 
     def _serve(self, service: Service) -> None:
-        options = {key: value for key, value in table_options(self.reader_context, self.path.name).items() if value}
+        options = {key: value for key, value in table_options(self.shape, self.path.name).items() if value}
         half, _, what = service.kind.rpartition("_")
         options["hoodie.compact.inline.max.delta.commits"] = "1"
         op = {"": "scheduleandexecute", "plan": "schedule", "run": "execute"}[half]

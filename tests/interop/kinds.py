@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .operations import ReaderContext, Row
+from .operations import Row, TableShape
 
 OPERATIONS = (
     "insert", "upsert", "bulk_insert", "delete_keys", "delete_where", "update", "merge_partial", "overwrite",
@@ -118,7 +118,7 @@ class Kind:
     def schema(self) -> pa.Schema:
         """All columns of the random workloads, and those that keys, partitions and ordering may need."""
         own = [("b", pa.int32()), ("q", pa.string()), ("seq", pa.int32()), ("at_ms", pa.int64())]
-        columns = [*ReaderContext().columns(), *own]
+        columns = [*TableShape().columns(), *own]
         return pa.schema([column for column in columns if self.has_marks or column[0] != IS_DELETED])
 
     def ordering_of(self, row: Row) -> tuple[Any, ...]:

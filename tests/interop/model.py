@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from .operations import AddColumn, Operation, ReaderContext, Row, Service, Write
+from .operations import AddColumn, Operation, Row, Service, TableShape, Write
 
 Key = tuple[str, str]  # partition path, record key
 
@@ -68,14 +68,14 @@ def bucket_of(key: str, buckets: int) -> int:
 class Model:
     """The state of one table after a sequence of operations; `writes` counts what got an instant of its own."""
 
-    reader_context: ReaderContext
+    shape: TableShape
     columns: list[str] = field(default_factory=list)
     cells: dict[Key, Cell] = field(default_factory=dict)
     groups: set[tuple[str, int]] = field(default_factory=set)  # buckets that have a file
     writes: int = 0
 
     def __post_init__(self) -> None:
-        self.columns = self.columns or [name for name, _ in self.reader_context.columns()]
+        self.columns = self.columns or [name for name, _ in self.shape.columns()]
 
     # -- the merge rule
 
@@ -83,9 +83,9 @@ class Model:
         """Which of two versions of a key stands; `new` comes later in commit order."""
         if old is None or new.ordering is None or old.ordering is None:
             return new
-        late = self.reader_context.event_time and new.ordering < old.ordering
+        late = self.shape.event_time and new.ordering < old.ordering
         stands, lost = (old, new) if late else (new, old)
-        if self.reader_context.fills and stands.row is not None and lost.row is not None:
+        if self.shape.fills and stands.row is not None and lost.row is not None:
             filled = {name: lost.row.get(name) if value is None else value for name, value in stands.row.items()}
             return replace(stands, row={**lost.row, **filled})
         return stands
@@ -137,7 +137,7 @@ class Model:
         the newest write.
         """
         logged = (version for cell in self.cells.values() for version in cell.log if version.covers)
-        return self.reader_context.is_bucket or all(after < v.covers or after >= v.write - 1 for v in logged)
+        return self.shape.is_bucket or all(after < v.covers or after >= v.write - 1 for v in logged)
 
     # -- operations
 
@@ -155,13 +155,13 @@ class Model:
     def _write(self, write: Write) -> None:
         self.writes += 1
         if write.kind in ("insert_overwrite", "insert_overwrite_table", "delete_partition"):
-            gone = None if write.kind == "insert_overwrite_table" else write.touched_partitions(self.reader_context)
+            gone = None if write.kind == "insert_overwrite_table" else write.touched_partitions(self.shape)
             self.cells = {key: cell for key, cell in self.cells.items() if gone is not None and key[0] not in gone}
             self.groups = {group for group in self.groups if gone is not None and group[0] not in gone}
         fresh = set(self.groups)  # a bucket that this write opens takes all its rows into the base file
         for row in self._combined(write):
-            key = self.reader_context.key_of(row)
-            group = (key[0], bucket_of(key[1], self.reader_context.buckets))
+            key = self.shape.key_of(row)
+            group = (key[0], bucket_of(key[1], self.shape.buckets))
             version = self._version(write, row)
             self._put(key, version, has_group=group in fresh)
             self.groups.add(group)
@@ -172,15 +172,15 @@ class Model:
         if write.kind == "delete_partition":
             return []
         for row in write.rows:
-            key = self.reader_context.key_of(row)
-            if key not in kept or row[self.reader_context.ordering] >= kept[key][self.reader_context.ordering]:
+            key = self.shape.key_of(row)
+            if key not in kept or row[self.shape.ordering] >= kept[key][self.shape.ordering]:
                 kept[key] = row
         return list(kept.values())
 
     def _version(self, write: Write, row: Row) -> Version:
         if write.kind == "delete":
             return Version(self.writes, None, None)
-        ordering = row[self.reader_context.ordering]
+        ordering = row[self.shape.ordering]
         if row.get("_hoodie_is_deleted"):
             return Version(self.writes, ordering, None)
         return Version(self.writes, ordering, {name: row.get(name) for name in self.columns})
@@ -188,11 +188,11 @@ class Model:
     def _put(self, key: Key, version: Version, *, has_group: bool) -> None:
         cell = self.cells.get(key, Cell())
         known = cell.base is not None or bool(cell.log)
-        if self.reader_context.index_forgets_deletes and (state := self.fold_up(cell)) is not None and state.is_delete:
+        if self.shape.index_forgets_deletes and (state := self.fold_up(cell)) is not None and state.is_delete:
             cell, known = Cell(), False
-        if self.reader_context.merges_when_tagging and known:
+        if self.shape.merges_when_tagging and known:
             version = replace(self.winner(self.logs_first(cell), version), write=version.write, covers=0)
-        logged = self.reader_context.is_mor and (has_group if self.reader_context.is_bucket else known)
+        logged = self.shape.is_mor and (has_group if self.shape.is_bucket else known)
         if logged:
             if version.ordering is None and version.is_delete and not known:
                 return  # a delete of a key that the index does not know is dropped
@@ -238,4 +238,4 @@ class Model:
 
     def _block_of(self, key: Key) -> tuple[str, object]:
         """What shares a compacted block with a key, as far as the model knows: its bucket, or nothing else."""
-        return (key[0], bucket_of(key[1], self.reader_context.buckets) if self.reader_context.is_bucket else key[1])
+        return (key[0], bucket_of(key[1], self.shape.buckets) if self.shape.is_bucket else key[1])

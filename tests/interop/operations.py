@@ -26,7 +26,7 @@ EXTRA_TYPES: Mapping[str, pa.DataType] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderContext:
+class TableShape:
     """Every choice that is made when a table is created."""
 
     table_type: str = "mor"  # mor, cow
@@ -112,8 +112,8 @@ class Write:
     rows: tuple[Row, ...]
     riders: tuple[str, ...] = ()
 
-    def touched_partitions(self, reader_context: ReaderContext) -> set[str]:
-        return {reader_context.key_of(row)[0] for row in self.rows}
+    def touched_partitions(self, shape: TableShape) -> set[str]:
+        return {shape.key_of(row)[0] for row in self.rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ class AddColumn:
 Operation = Write | Service | AddColumn
 
 
-def arrow_schema(reader_context: ReaderContext, added: Sequence[AddColumn] = ()) -> pa.Schema:
+def arrow_schema(shape: TableShape, added: Sequence[AddColumn] = ()) -> pa.Schema:
     """The table's columns after the additions so far."""
-    fields = [pa.field(name, kind) for name, kind in reader_context.columns()]
+    fields = [pa.field(name, kind) for name, kind in shape.columns()]
     return pa.schema(fields + [pa.field(column.name, EXTRA_TYPES[column.kind]) for column in added])
 
 

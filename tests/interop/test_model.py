@@ -10,7 +10,7 @@ import pytest
 
 from .differences import LISTED_DIFFERENCES, listed
 from .model import Cell, Model, Version, bucket_of, java_hash
-from .operations import ReaderContext, Service, Write, arrow_rows, arrow_schema, sample_row
+from .operations import Service, TableShape, Write, arrow_rows, arrow_schema, sample_row
 from .rows import Answer, from_arrow, plain, row_difference, spark_type
 from .workload import Workload, covering_shapes, possible_shapes
 
@@ -24,21 +24,21 @@ def orderings(model: Model) -> dict[str, int | None]:
 
 
 def test_event_time_keeps_the_greater_ordering_and_lets_ties_to_the_later() -> None:
-    model = Model(ReaderContext(table_type="cow"))
+    model = Model(TableShape(table_type="cow"))
     model.apply(Write("insert", (row("a", 10), row("b", 10), row("c", 10))))
     model.apply(Write("upsert", (row("a", 9, 2), row("b", 10, 3), row("c", 11, 4))))
     assert {key[1]: version.write for key, version in model.snapshot().items()} == {"a": 1, "b": 2, "c": 2}
 
 
 def test_commit_time_keeps_the_later() -> None:
-    model = Model(ReaderContext(table_type="cow", event_time=False))
+    model = Model(TableShape(table_type="cow", event_time=False))
     model.apply(Write("insert", (row("a", 10),)))
     model.apply(Write("upsert", (row("a", 1),)))
     assert orderings(model) == {"a": 1}
 
 
 def test_flagged_deletes_are_compared_and_deletes_by_key_are_not() -> None:
-    model = Model(ReaderContext(table_type="cow"))
+    model = Model(TableShape(table_type="cow"))
     model.apply(Write("insert", (row("a", 10), row("b", 10), row("c", 10))))
     model.apply(Write("upsert", (row("a", 9, deleted=True), row("b", 11, deleted=True))))
     model.apply(Write("delete", (row("c", 1),)))
@@ -47,7 +47,7 @@ def test_flagged_deletes_are_compared_and_deletes_by_key_are_not() -> None:
 
 def test_tombstones_live_in_logs_until_compaction() -> None:
     for compacted in (False, True):
-        model = Model(ReaderContext())
+        model = Model(TableShape())
         model.apply(Write("insert", (row("a", 10),)))
         model.apply(Write("upsert", (row("a", 20, deleted=True),)))
         if compacted:
@@ -57,7 +57,7 @@ def test_tombstones_live_in_logs_until_compaction() -> None:
 
 
 def test_an_older_reinsert_is_the_listed_difference() -> None:
-    model = Model(ReaderContext())
+    model = Model(TableShape())
     model.apply(Write("insert", (row("a", 10),)))
     model.apply(Write("delete", (row("a", 10),)))
     model.apply(Write("upsert", (row("a", 5),)))
@@ -70,7 +70,7 @@ def test_an_older_reinsert_is_the_listed_difference() -> None:
 
 
 def test_a_late_row_is_the_listed_incremental_difference() -> None:
-    model = Model(ReaderContext())
+    model = Model(TableShape())
     model.apply(Write("insert", (row("a", 10), row("b", 10))))
     model.apply(Write("upsert", (row("a", 5), row("b", 20))))
     assert [key[1] for key in model.incremental(1)] == ["b"]
@@ -80,7 +80,7 @@ def test_a_late_row_is_the_listed_incremental_difference() -> None:
 
 
 def test_a_log_compacted_block_counts_by_what_it_covers() -> None:
-    model = Model(ReaderContext(buckets=1))
+    model = Model(TableShape(buckets=1))
     model.apply(Write("insert", (row("a", 10), row("b", 10), row("c", 10))))
     model.apply(Write("upsert", (row("a", 20),)))
     model.apply(Write("upsert", (row("b", 30),), riders=("log_compact",)))
@@ -98,7 +98,7 @@ def test_a_log_compacted_block_counts_by_what_it_covers() -> None:
 
 
 def test_a_planned_compaction_covers_what_was_logged_before_it() -> None:
-    model = Model(ReaderContext())
+    model = Model(TableShape())
     model.apply(Write("insert", (row("a", 10),)))
     model.apply(Write("upsert", (row("a", 20),)))
     model.apply(Service("plan_compact"))
@@ -109,7 +109,7 @@ def test_a_planned_compaction_covers_what_was_logged_before_it() -> None:
 
 
 def test_overwrite_and_delete_partition_forget_whole_partitions() -> None:
-    model = Model(ReaderContext())
+    model = Model(TableShape())
     model.apply(Write("insert", (row("a", 10), {**row("b", 10), "p": "p1"})))
     model.apply(Write("insert_overwrite", (row("c", 1),)))
     assert set(model.snapshot()) == {("p0", "c"), ("p1", "b")}
@@ -128,7 +128,7 @@ def test_bucket_numbers_follow_java() -> None:
 def test_no_fold_differs_without_a_listed_reason(event_time: bool, fills: bool) -> None:
     """All histories of four versions: whenever the two folds differ, the list says why."""
     versions = [("put", 1), ("put", 2), ("put", 3), ("flag", 2), ("del", 0)]
-    model = Model(ReaderContext(event_time=event_time, fills=fills))
+    model = Model(TableShape(event_time=event_time, fills=fills))
     rows = {(i, ts): {"ts": ts, "v": i if ts % 2 else None} for i in range(4) for ts in range(4)}
     for base, *logs in itertools.product(versions[:3], versions, versions, versions):
         made = [
@@ -141,28 +141,24 @@ def test_no_fold_differs_without_a_listed_reason(event_time: bool, fills: bool) 
         assert seen[0] == seen[1] or listed(model, cell) is not None, (base, logs)
 
 
-@pytest.mark.parametrize(
-    "shape", [ReaderContext(), ReaderContext(index="simple"), ReaderContext("cow", event_time=False)]
-)
-def test_a_seed_decides_everything(reader_context: ReaderContext) -> None:
-    first, again = (list(Workload(reader_context, 7).operations()) for _ in range(2))
+@pytest.mark.parametrize("shape", [TableShape(), TableShape(index="simple"), TableShape("cow", event_time=False)])
+def test_a_seed_decides_everything(shape: TableShape) -> None:
+    first, again = (list(Workload(shape, 7).operations()) for _ in range(2))
     assert str(first) == str(again)
-    assert str(first) != str(list(Workload(reader_context, 8).operations()))
+    assert str(first) != str(list(Workload(shape, 8).operations()))
 
 
 def test_generated_rows_fit_the_schema() -> None:
-    workload = Workload(ReaderContext(), 3, steps=40)
+    workload = Workload(TableShape(), 3, steps=40)
     for operation in workload.operations():
         if isinstance(operation, Write):
-            assert arrow_rows(operation.rows, arrow_schema(workload.reader_context, workload.added)).num_rows > 0
+            assert arrow_rows(operation.rows, arrow_schema(workload.shape, workload.added)).num_rows > 0
 
 
 def test_a_dozen_shapes_cover_every_index_and_version() -> None:
     chosen = list(itertools.islice(covering_shapes(1), 12))
-    assert {reader_context.index for reader_context in chosen} == {
-        reader_context.index for reader_context in possible_shapes()
-    }
-    assert {(reader_context.version, reader_context.table_type) for reader_context in chosen} == {
+    assert {shape.index for shape in chosen} == {shape.index for shape in possible_shapes()}
+    assert {(shape.version, shape.table_type) for shape in chosen} == {
         (8, "mor"),
         (9, "mor"),
         (8, "cow"),

@@ -11,7 +11,7 @@ import lakebed
 
 from .client import HudiPeer, PeerError
 from .hudi_writer import HudiWriter
-from .operations import ReaderContext, Write, sample_row
+from .operations import TableShape, Write, sample_row
 from .rows import from_arrow, from_json
 
 pytestmark = pytest.mark.interop
@@ -22,7 +22,7 @@ def orderings(rows: list[dict[str, object]]) -> dict[object, object]:
 
 
 def writer_with(hudi: HudiPeer, path: Path, *writes: Write) -> HudiWriter:
-    writer = HudiWriter(hudi, path, ReaderContext(buckets=1))
+    writer = HudiWriter(hudi, path, TableShape(buckets=1))
     for write in writes:
         writer.run(write)
     return writer

@@ -20,7 +20,7 @@ from .checks import Judge, first
 from .client import HudiPeer, PeerDied
 from .hudi_writer import HudiWriter
 from .model import Model
-from .operations import AddColumn, Operation, ReaderContext, Service, Write
+from .operations import AddColumn, Operation, Service, TableShape, Write
 from .workload import Workload, covering_shapes
 
 pytestmark = pytest.mark.interop
@@ -33,16 +33,16 @@ def told(operation: Operation) -> str:
     return operation.kind if isinstance(operation, Service) else f"add {operation.name} {operation.kind}"
 
 
-def judge_table(hudi: HudiPeer, path: Path, reader_context: ReaderContext, seed: int) -> str:
+def judge_table(hudi: HudiPeer, path: Path, shape: TableShape, seed: int) -> str:
     """Make one table and ask everything; the first complaint, with the story so far."""
-    model = Model(reader_context)
-    writer = HudiWriter(hudi, path, reader_context)
+    model = Model(shape)
+    writer = HudiWriter(hudi, path, shape)
     judge = Judge(hudi, str(path), model, writer.instants)
     rng = random.Random(seed)
     trail: list[str] = []
 
     def complaints() -> Iterator[str]:
-        for operation in Workload(reader_context, seed).operations():
+        for operation in Workload(shape, seed).operations():
             trail.append(told(operation))
             happened = writer.run(operation)
             model.apply(happened)
@@ -70,23 +70,23 @@ def run_tables(hudi: HudiPeer, folder: Path, seed: int, seconds: float, terminal
     words = os.environ.get("LAKEBED_INTEROP_SHAPE", "").split()
     deadline = time.monotonic() + seconds
     made, failures = [], []
-    for number, reader_context in enumerate(covering_shapes(seed)):
+    for number, shape in enumerate(covering_shapes(seed)):
         if only is not None and number != int(only):
             continue
-        if not set(words) <= set(reader_context.label.split("-")):
+        if not set(words) <= set(shape.label.split("-")):
             continue
         with terminal.disabled():
-            print(f"\nseed {seed} table {number}: {reader_context.label}", end="", flush=True)
+            print(f"\nseed {seed} table {number}: {shape.label}", end="", flush=True)
         try:
-            complaint = judge_table(hudi, folder / f"table{number}", reader_context, seed * 1000 + number)
+            complaint = judge_table(hudi, folder / f"table{number}", shape, seed * 1000 + number)
         except PeerDied:
             raise
         except Exception as error:
             complaint = f"{type(error).__name__}: {error}"
-        made.append(reader_context.label)
+        made.append(shape.label)
         if complaint:
             again = f"LAKEBED_INTEROP_SEED={seed} LAKEBED_INTEROP_TABLE={number}"
-            failures.append(f"{reader_context.label} (again with {again}):\n{complaint}")
+            failures.append(f"{shape.label} (again with {again}):\n{complaint}")
         if only is not None or time.monotonic() > deadline:
             break
     assert not failures, f"{len(failures)} of {len(made)} tables:\n" + "\n\n".join(failures)

@@ -13,41 +13,41 @@ from collections.abc import Iterator
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
-from .operations import AddColumn, Operation, ReaderContext, Row, Service, Write, sample_row, sample_value
+from .operations import AddColumn, Operation, Row, Service, TableShape, Write, sample_row, sample_value
 
 INDEXES = ("bucket", "simple", "bloom", "global_simple", "global_bloom", "record")
 PARTITIONS = ("p0", "p1", "p2")
 
 
-def possible_shapes() -> list[ReaderContext]:
+def possible_shapes() -> list[TableShape]:
     """Every shape that makes sense: log blocks matter to merge-on-read only, the record index needs metadata."""
     shapes = [
-        ReaderContext(kind, version, blocks, index, event_time, partitioned, metadata)
+        TableShape(kind, version, blocks, index, event_time, partitioned, metadata)
         for kind, version, blocks, index, event_time, partitioned, metadata in itertools.product(
             ("mor", "cow"), (9, 8), ("avro", "parquet"), INDEXES, (True, False), (True, False), (False, True)
         )
         if not (kind == "cow" and blocks == "parquet") and not (index == "record" and not metadata)
     ]
     shapes += [
-        ReaderContext(kind, 9, "avro", index, event_time, fills=True)
+        TableShape(kind, 9, "avro", index, event_time, fills=True)
         for kind, index, event_time in itertools.product(("mor", "cow"), ("bucket", "simple"), (True, False))
     ]
-    return sorted(shapes, key=lambda reader_context: reader_context.label)
+    return sorted(shapes, key=lambda shape: shape.label)
 
 
-def _pairs(reader_context: ReaderContext) -> set[tuple[int, Any, int, Any]]:
-    choices = list(enumerate(astuple(reader_context)))
+def _pairs(shape: TableShape) -> set[tuple[int, Any, int, Any]]:
+    choices = list(enumerate(astuple(shape)))
     return {(i, a, j, b) for (i, a), (j, b) in itertools.combinations(choices, 2)}
 
 
-def covering_shapes(seed: int) -> Iterator[ReaderContext]:
+def covering_shapes(seed: int) -> Iterator[TableShape]:
     """Shapes without end, each the one that adds most pairs of choices not met yet; merge-on-read twice as often."""
     rng = random.Random(seed)
     everything = possible_shapes()
     met: set[tuple[int, Any, int, Any]] = set()
     while True:
         candidates = rng.sample(everything, 40)
-        best = max(candidates, key=lambda reader_context: (len(_pairs(reader_context) - met), reader_context.is_mor))
+        best = max(candidates, key=lambda shape: (len(_pairs(shape) - met), shape.is_mor))
         if not _pairs(best) - met:
             met.clear()
         met |= _pairs(best)
@@ -68,7 +68,7 @@ class _Known:
 class Workload:
     """The operations of one seed on one shape. Iterate `operations`."""
 
-    reader_context: ReaderContext
+    shape: TableShape
     seed: int
     steps: int = 9
     batch: int = 12
@@ -81,7 +81,7 @@ class Workload:
     left_pending: bool = False  # a plan that is never run ends the workload
 
     def __post_init__(self) -> None:
-        self.rng = random.Random(f"{self.seed}/{self.reader_context.label}")
+        self.rng = random.Random(f"{self.seed}/{self.shape.label}")
 
     def operations(self) -> Iterator[Operation]:
         """First a load, then a mix of everything the shape allows."""
@@ -99,15 +99,15 @@ class Workload:
     def _weights(self) -> dict[str, int]:
         weights = {
             "upsert": 6, "late": 3, "flagged": 3, "delete": 3, "reinsert": 3, "insert": 1,
-            "insert_overwrite": 1, "delete_partition": 1 if self.reader_context.partitioned else 0, "add_column": 1,
+            "insert_overwrite": 1, "delete_partition": 1 if self.shape.partitioned else 0, "add_column": 1,
         }  # fmt: skip
         if self.services:
             weights["clean"] = 1
-            weights["compact"] = 3 if self.reader_context.is_mor else 0
-            weights["log_compact"] = 2 if self.reader_context.is_mor and self.reader_context.places_known else 0
-            weights["cluster"] = 0 if self.reader_context.is_bucket else 1
-            weights["pending_compact"] = 1 if self.reader_context.is_mor else 0
-            weights["pending_cluster"] = 0 if self.reader_context.is_bucket else 1
+            weights["compact"] = 3 if self.shape.is_mor else 0
+            weights["log_compact"] = 2 if self.shape.is_mor and self.shape.places_known else 0
+            weights["cluster"] = 0 if self.shape.is_bucket else 1
+            weights["pending_compact"] = 1 if self.shape.is_mor else 0
+            weights["pending_cluster"] = 0 if self.shape.is_bucket else 1
         return {name: weight for name, weight in weights.items() if weight}
 
     def _draw(self, name: str) -> Iterator[Operation]:
@@ -159,12 +159,7 @@ class Workload:
         number = next(self.numbers)
         key = f"k{number:04d}"
         partition = self.rng.choice(PARTITIONS)
-        if (
-            not self.reader_context.is_global
-            and self.reader_context.partitioned
-            and self.known
-            and self.rng.random() < 0.1
-        ):
+        if not self.shape.is_global and self.shape.partitioned and self.known and self.rng.random() < 0.1:
             key, partition = self._same_key_elsewhere() or (key, partition)
         return self._row(key, partition, self.now + self.rng.randrange(10))
 
@@ -179,11 +174,11 @@ class Workload:
         row = sample_row(key, partition, ordering, number)
         row.update({column.name: sample_value(column.kind, number) for column in self.added if number % 4})
         row["_hoodie_is_deleted"] = deleted
-        place = self.reader_context.key_of(row)
+        place = self.shape.key_of(row)
         known = self.known.setdefault(place, _Known(partition, ordering))
         if not deleted:
             known.alive = True
-        if not self.reader_context.event_time or ordering >= known.ordering:
+        if not self.shape.event_time or ordering >= known.ordering:
             known.ordering, known.alive = ordering, not deleted
         if deleted:
             known.tombstone = max(ordering, known.tombstone or 0)
@@ -206,7 +201,7 @@ class Workload:
     def _mixed(self) -> tuple[Row, ...]:
         """Updates, news, and now and then one key twice in the batch."""
         rows = [*self._updates(late=False, count=self.batch // 2), *(self._new_row() for _ in range(self.batch // 3))]
-        if self.reader_context.event_time and not self.reader_context.fills and self.rng.random() < 0.5:
+        if self.shape.event_time and not self.shape.fills and self.rng.random() < 0.5:
             twin = rows[0]
             rows.append(self._row(twin["id"], twin["p"], twin["ts"] + 1))
         return tuple(rows)
@@ -215,7 +210,7 @@ class Workload:
         """Rows that say they are deletes: newer ones, and late ones that must lose."""
         rows: list[Row] = []
         for key, known in self._pick(self.batch // 2, alive=True):
-            late = self.rng.random() < 0.3 and not self.reader_context.index_forgets_deletes
+            late = self.rng.random() < 0.3 and not self.shape.index_forgets_deletes
             ordering = self.rng.randrange(1, known.ordering + 1) if late else self.now + self.rng.randrange(10)
             rows.append(self._row(key, known.partition, ordering, deleted=True))
         return (*rows, self._new_row())
@@ -232,9 +227,7 @@ class Workload:
         """Dead keys again, with greater and with smaller ordering values than they had."""
         rows = []
         for key, known in self._pick(self.batch // 2, alive=False):
-            newer = self.rng.random() < 0.5 or (
-                self.reader_context.index_forgets_deletes and known.tombstone is not None
-            )
+            newer = self.rng.random() < 0.5 or (self.shape.index_forgets_deletes and known.tombstone is not None)
             ordering = self.now + self.rng.randrange(10) if newer else self.rng.randrange(1, self.now)
             rows.append(self._row(key, known.partition, ordering))
         return (*rows, self._new_row())
@@ -252,7 +245,7 @@ class Workload:
         return Write("delete_partition", (sample_row("none", partition, self.now, 1),))
 
     def _forget_partition(self, partition: str) -> None:
-        gone = [place for place in self.known if not self.reader_context.partitioned or place[0] == partition]
+        gone = [place for place in self.known if not self.shape.partitioned or place[0] == partition]
         for place in gone:
             del self.known[place]
 
