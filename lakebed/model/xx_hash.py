@@ -88,17 +88,17 @@ def _hash_block(block: npt.NDArray[np.uint8], length: int, seed: np.uint32) -> _
     at = 0
     with np.errstate(over="ignore"):
         if length >= 16:
-            parallelism = [
+            lanes = [
                 np.full(len(block), start, np.uint32) for start in (seed + _P1 + _P2, seed + _P2, seed, seed - _P1)
             ]
             while (at + 4) * 4 <= length:
-                parallelism = [_rotated(lane + words[at + i] * _P2, 13) * _P1 for i, lane in enumerate(parallelism)]
+                lanes = [_rotated(lane + words[at + i] * _P2, 13) * _P1 for i, lane in enumerate(lanes)]
                 at += 4
             h = (
-                _rotated(parallelism[0], 1)
-                + _rotated(parallelism[1], 7)
-                + _rotated(parallelism[2], 12)
-                + _rotated(parallelism[3], 18)
+                _rotated(lanes[0], 1)
+                + _rotated(lanes[1], 7)
+                + _rotated(lanes[2], 12)
+                + _rotated(lanes[3], 18)
             )
         else:
             h = np.full(len(block), seed + _P5, np.uint32)

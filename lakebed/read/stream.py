@@ -41,23 +41,23 @@ def stream_batches(
             yield from read(task)
         return
     stop = threading.Event()
-    parallelism = [_Worker(task) for task in tasks]
+    workers = [_Worker(task) for task in tasks]
 
-    def fill(lane: _Worker[Task]) -> None:
+    def fill(worker: _Worker[Task]) -> None:
         try:
-            for batch in read(lane.task):
-                if not _put(lane.out, batch, stop):
+            for batch in read(worker.task):
+                if not _put(worker.out, batch, stop):
                     return
-            _put(lane.out, None, stop)
+            _put(worker.out, None, stop)
         except BaseException as error:  # handed to the consumer, who raises it
-            _put(lane.out, _Failed(error), stop)
+            _put(worker.out, _Failed(error), stop)
 
     with ThreadPoolExecutor(max_workers=min(threads, len(tasks)), thread_name_prefix="lakebed-read") as pool:
         try:
-            for lane in parallelism:
-                pool.submit(fill, lane)
-            for lane in parallelism:
-                while (item := lane.out.get()) is not None:
+            for worker in workers:
+                pool.submit(fill, worker)
+            for worker in workers:
+                while (item := worker.out.get()) is not None:
                     if isinstance(item, _Failed):
                         raise item.error
                     yield item
