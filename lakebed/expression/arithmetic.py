@@ -29,6 +29,8 @@ from lakebed.expression.types import BIGINT, MOST_DIGITS, is_decimal, is_floatin
 
 _BY_ZERO = "Write nullif(divisor, 0) for null where the divisor is zero."
 _TOO_LARGE = "Cast an operand to a wider type first."
+_JAVA_DIGITS = MOST_DIGITS + 1
+"""Digits that Spark lets Java keep of a quotient."""
 _PLAIN = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
 
 
@@ -119,9 +121,16 @@ def _aligned_result(op: str, a: Unscaled, b: Unscaled) -> Unscaled:
     if op == "-":
         return a - b
     quotient = truncated(a, b)
-    if op == "%" and quotient.dtype == object and np.asarray(abs(quotient) >= 10**MOST_DIGITS, np.bool_).any():
-        raise RowFailure(f"a quotient of more than {MOST_DIGITS} digits in %", _TOO_LARGE)
+    if op == "%" and quotient.dtype == object:
+        for number in abs(quotient[np.asarray(abs(quotient) >= 10**_JAVA_DIGITS, np.bool_)]):
+            _refuse_long_quotient(number)
     return quotient if op == "div" else a - quotient * b
+
+
+def _refuse_long_quotient(number: int) -> None:
+    """Java finds a remainder if the quotient has no digit but zeros behind those that it keeps, and else fails."""
+    if str(number)[_JAVA_DIGITS:].strip("0"):
+        raise RowFailure(f"a quotient of more than {_JAVA_DIGITS} digits in %", _TOO_LARGE)
 
 
 def _bigint(numbers: Unscaled, present: Bools) -> pa.Array:

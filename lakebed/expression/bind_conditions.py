@@ -10,9 +10,14 @@ from sqlglot import exp
 
 from lakebed.errors import InvalidRequest
 from lakebed.expression.java_regex import to_re2
+from lakebed.expression.parser import is_number_constant
 from lakebed.expression.text import check_like
 from lakebed.expression.tree import And, Call, Compare, In, IsNull, Like, Literal, Node, Not, Or
-from lakebed.expression.types import BOOLEAN, NULL, TEXT
+from lakebed.expression.types import BOOLEAN, NULL, TEXT, is_decimal, is_whole
+
+_ORDERS = ("<", "<=", ">", ">=")
+_LEAST, _GREATEST = -(2**63), 2**63 - 1
+"""The ends of a bigint."""
 
 
 class Walk(Protocol):
@@ -35,10 +40,35 @@ class Walk(Protocol):
 
 def _compare(op: str) -> Callable[[Walk, Any], Node]:
     def bound(walk: Walk, tree: Any) -> Node:
-        left, right = _comparable(walk, [tree.this, tree.expression])
-        return walk.fold(Compare(op, left, right), tree)
+        return _compared(walk, op, [tree.this, tree.expression], tree)
 
     return bound
+
+
+def _compared(walk: Walk, op: str, trees: list[Any], tree: Any) -> Node:
+    settled = _beyond_every_whole_number(walk, op, trees)
+    if settled is not None:
+        return Literal(settled, BOOLEAN)
+    left, right = _comparable(walk, trees)
+    return walk.fold(Compare(op, left, right), tree)
+
+
+def _beyond_every_whole_number(walk: Walk, op: str, trees: list[Any]) -> bool | None:
+    """The order of a whole number and a decimal constant that no bigint reaches; None where they have to be compared.
+
+    Spark's analysis makes a constant of such a comparison. So it is true or false for null as well, and the whole
+    number is never computed. Equality is compared as ever.
+    """
+    if op not in _ORDERS:
+        return None
+    for at, tree in enumerate(trees):
+        number = walk.node(tree) if is_number_constant(tree) else None
+        if isinstance(number, Literal) and is_decimal(number.type) and not _LEAST <= number.value <= _GREATEST:
+            if not is_whole(walk.operand(trees[1 - at]).type):
+                return None
+            left_is_less = bool(number.value > 0) == (at == 1)
+            return left_is_less == (op in ("<", "<="))
+    return None
 
 
 def _comparable(walk: Walk, trees: list[Any]) -> list[Node]:
@@ -99,8 +129,7 @@ def _is(walk: Walk, tree: Any) -> Node:
 def _between(walk: Walk, tree: Any) -> Node:
     parts = []
     for op, bound in ((">=", tree.args["low"]), ("<=", tree.args["high"])):
-        left, right = _comparable(walk, [tree.this, bound])
-        parts.append(walk.fold(Compare(op, left, right), tree))
+        parts.append(_compared(walk, op, [tree.this, bound], tree))
     return walk.fold(And(tuple(parts)), tree)
 
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 from lakebed.expression import literals
 from lakebed.expression.bind_conditions import Walk
 from lakebed.expression.functions import BY_NAME, BY_NODE, FUNCTIONS, Function, Kind
-from lakebed.expression.parser import TYPED_NUMBER
+from lakebed.expression.parser import is_typed_number
 from lakebed.expression.rounding import fraction_type
 from lakebed.expression.tree import Arithmetic, Call, Case, Compare, Field, IsNull, Literal, Node, Not
 from lakebed.expression.types import (
@@ -171,11 +171,7 @@ def _as_decimal(walk: Walk, node: Node, tree: Any, common: pa.DataType) -> Node:
 def _is_written(tree: Any) -> bool:
     while isinstance(tree, exp.Paren | exp.Neg):
         tree = tree.this
-    return isinstance(tree, exp.Literal) or _is_typed_number(tree)
-
-
-def _is_typed_number(tree: Any) -> bool:
-    return isinstance(tree, exp.Anonymous) and tree.this == TYPED_NUMBER
+    return isinstance(tree, exp.Literal) or is_typed_number(tree)
 
 
 def _result(op: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
@@ -189,7 +185,7 @@ def _negative(walk: Walk, tree: Any) -> Node:
     walk.check(tree.this)
     if isinstance(tree.this, exp.Literal) and not tree.this.is_string:
         return _number(walk, tree, f"-{tree.this.this}")
-    if _is_typed_number(tree.this):
+    if is_typed_number(tree.this):
         return _number(walk, tree, f"-{tree.this.expressions[0].this}")
     return _call(walk, FUNCTIONS["negative"], [tree.this], tree)
 
@@ -303,7 +299,7 @@ def _by_node(walk: Walk, tree: Any) -> Node:
 
 
 def _by_name(walk: Walk, tree: Any) -> Node:
-    if _is_typed_number(tree):
+    if is_typed_number(tree):
         return _number(walk, tree, str(tree.expressions[0].this))
     if str(tree.this).lower() in ("isnull", "isnotnull") and len(tree.expressions) == 1:
         test = walk.fold(IsNull(walk.node(tree.expressions[0])), tree)

@@ -65,6 +65,20 @@ def parse(text: str) -> Parsed:
     return Parsed(text, where.this, ends, shifts)
 
 
+def is_typed_number(tree: Any) -> bool:
+    """Whether a node is a number with its type behind it."""
+    return isinstance(tree, exp.Anonymous) and tree.this == TYPED_NUMBER
+
+
+def is_number_constant(tree: Any) -> bool:
+    """Whether a node is a number as it is written, with its sign: what Spark's parser makes one constant of."""
+    while isinstance(tree, exp.Paren):
+        tree = tree.this
+    if isinstance(tree, exp.Neg):
+        tree = tree.this
+    return is_typed_number(tree) or (isinstance(tree, exp.Literal) and not tree.is_string)
+
+
 def _is_grouping(tree: Any) -> bool:
     """Whether parentheses stand in the text; for div(a, b) and mod(a, b) the parser makes them."""
     return not isinstance(tree.this, exp.IntDiv) and not isinstance(tree.parent, exp.Mod)

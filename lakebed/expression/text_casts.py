@@ -5,10 +5,13 @@
     float        [+-]digits with point and exponent, perhaps d or f behind; NaN, inf, infinity with sign
     decimal      [+-]digits with point and exponent
     date         y-m-d, y-m, y; after a space or T, anything
-    timestamp    a date, then h, h:m or h:m:s.fraction, and after seconds Z, UTC or +h:mm; without a zone it is UTC
+    timestamp    a date, then h, h:m or h:m:s.fraction, and after seconds a zone; without one it is UTC
+    zone         Z, UTC, GMT, UT, an offset of up to 18 hours, or UTC, GMT, UT and an offset
+    offset       + or -, then h, h:m, h:mm:ss, hhmm or hhmmss, where h and m alone have one digit or two
 
-Spaces and control characters around a value do not count. Zones by name and times without a date, whose meaning depends
-on the day or on a zone table, are not read. Distinct texts are read once.
+A fraction is cut after six digits, however many there are. Spaces and control characters around a value do not count.
+Zones by name and times without a date, whose meaning depends on the day or on a zone table, are not read. Distinct
+texts are read once.
 """
 
 from __future__ import annotations
@@ -48,17 +51,19 @@ _WHOLE = r"^[+-]?[0-9]+$"
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?", re.ASCII)
 _FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?$"
 _SPECIAL = r"(?i)^([+-]?(inf|infinity)|nan)$"
-_DATE = r"([+-]?[0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(%s)?)?)?"
-_DATE_ONLY = re.compile(_DATE % r"[ T].*", re.DOTALL)
-_TIME = r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{0,9}))?%s)?)?"
-_ZONE = r"(Z|UTC|GMT|(?:UTC|GMT)?[+-](?:[0-9]{1,2}(?::[0-9]{1,2})?|[0-9]{4}))?"
-_TIMESTAMP = re.compile(_DATE % rf"[ T](?:{_TIME % (' ?' + _ZONE)})?")
+_MONTH_AND_DAY = r"(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:%s)?)?)?"
+_DATE_ONLY = re.compile(r"([+-]?[0-9]{4,7})" + _MONTH_AND_DAY % r"[ T].*", re.DOTALL)
+_TIME = r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?%s)?)?"
+_OFFSET = r"[+-](?:[0-9]{1,2}(?::[0-9]{1,2})?|[0-9]{1,2}:[0-9]{2}:[0-9]{2}|[0-9]{4}(?:[0-9]{2})?)"
+_ZONE = rf"(?:[\x00- ]*(Z|(?:UTC|GMT|UT)(?:{_OFFSET})?|{_OFFSET}))?"
+_TIMESTAMP = re.compile(r"([+-]?[0-9]{4,6})" + _MONTH_AND_DAY % f"[ T]{_TIME % _ZONE}")
 _TIME_ONLY = re.compile(_TIME % "")
 _PLAIN_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _PLAIN_TIMESTAMP = _PLAIN_DATE + r"[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?\z"
 _PLAIN = {DATE: _PLAIN_DATE + r"\z", TIMESTAMP: _PLAIN_TIMESTAMP, TIMESTAMP_NTZ: _PLAIN_TIMESTAMP}
 _HINT = "Use try_cast, which gives null."
 _DAY = 86_400_000_000
+_MOST_OFFSET = 18 * 3600
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
 """The days of the years 1 to 9999, which Arrow writes as Spark does."""
 
@@ -179,11 +184,11 @@ def _micros(text: str, *, zoned: bool) -> int | None:
     if found is None:
         return None
     days = _day_number(found[1], found[2], found[3])
-    time = _time_micros(found[5], found[6], found[7], found[8])
-    offset = _offset(found[9]) if zoned else 0
+    time = _time_micros(found[4], found[5], found[6], found[7])
+    offset = _offset(found[8])
     if days is None or time is None or offset is None:
         return None
-    micros = days * _DAY + time - offset * 60_000_000
+    micros = days * _DAY + time - (offset * 1_000_000 if zoned else 0)
     return micros if -(2**63) <= micros < 2**63 else None
 
 
@@ -200,15 +205,15 @@ def _time_micros(hour: str | None, minute: str | None, second: str | None, fract
 
 
 def _offset(zone: str | None) -> int | None:
-    """Minutes east of Greenwich."""
-    text = (zone or "Z").removeprefix("UTC").removeprefix("GMT")
+    """Seconds east of Greenwich."""
+    text = (zone or "Z").removeprefix("UTC").removeprefix("GMT").removeprefix("UT")
     if text in ("", "Z"):
         return 0
-    hours, colon, minutes = text[1:].partition(":")
-    if not colon and len(hours) == 4:
-        hours, minutes = hours[:2], hours[2:]
-    total = int(hours) * 60 + int(minutes or 0)
-    if total > 18 * 60 or int(minutes or 0) > 59:
+    clock = text[1:]
+    parts = clock.split(":") if ":" in clock else [clock[:2], clock[2:4], clock[4:]]
+    hours, minutes, seconds = (int(part or 0) for part in (*parts, "", "")[:3])
+    total = (hours * 60 + minutes) * 60 + seconds
+    if minutes > 59 or seconds > 59 or total > _MOST_OFFSET:
         return None
     return -total if text.startswith("-") else total
 

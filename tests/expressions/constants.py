@@ -16,8 +16,10 @@ _ODD_INTS = (
 _DECIMALS = ("0.5", "1.5", "2.5", "0.1", "1.0", "-0.5", "0.0", "2.00", "1.239", "0.05")
 _ODD_DECIMALS = (
     *("-0.0", "1.5BD", "-2.25BD", "5BD", "99.9", "9999999.99", ".5", "5.", "1.10", "9223372036854775808"),
+    *("-9223372036854775809", "-9223372036854775808.5"),
     *("0.000000001", "12345678901234567890.123", "1e-1BD", "99999999999999999999999999999999999999", "1e3BD"),
 )
+_ZONES = ("Z", "+02:00", " UTC", "-03", "+8:5", "-033015", "UT+3")
 _RARE = {
     "int": ("+5", "007", "1704067200L", "32767S", "-128Y", "128Y", "9223372036854775808L"),
     "decimal": ("1.", "00.50", "1BD", "-.5", "1.5e0BD", "123456789012345678901234567890123456789"),
@@ -86,7 +88,7 @@ def constant(kind: str, chance: random.Random) -> Tree:
 def _time(chance: random.Random, *, zoned: bool = True) -> str:
     text = chance.choice((*ODD_TIMES, "2024-01-01 10:00:00", "2024-01-01 00:00:00", "2024-01-01", "2024-01-02 00:00"))
     if zoned and chance.random() < 0.1:
-        return text + chance.choice(("Z", "+02:00", " UTC")) if ":" in text else text
+        return text + chance.choice(_ZONES) if ":" in text else text
     return text
 
 

@@ -62,6 +62,9 @@ def _at(text: str) -> datetime:
 
 _NEW_YEAR = date(2024, 1, 1)
 
+_NINES = "9" * 38
+_BEYOND = "9223372036854775808"
+
 PATTERNS: Sequence[Known] = (
     Known("s NOT LIKE 'x%'", {"s": "xy"}, False),
     Known("s NOT LIKE 'x%'", {"s": "ab"}, True),
@@ -86,6 +89,10 @@ REMAINDERS: Sequence[Known] = (
     Known("i64 % 0", {"i64": 1}, FAILS),
     Known("i32 / 2", {"i32": 3}, 1.5),
     Known("i8 + i8", {"i8": 100}, FAILS),
+    Known(f"{_NINES} % round(d9, 1)", {"d9": Decimal("-0.50")}, Decimal("0.0")),
+    Known(f"{_NINES} % d18", {"d18": Decimal("-0.0001")}, Decimal("0.0000")),
+    Known(f"{_NINES} % d18", {"d18": Decimal("0.0007")}, FAILS),
+    Known(f"1{'0' * 37} % d9", {"d9": Decimal("0.07")}, Decimal("0.06")),
 )
 TIMES: Sequence[Known] = (
     Known("day < TIMESTAMP '2024-01-01 10:00:00'", {"day": _NEW_YEAR}, True),
@@ -97,6 +104,45 @@ TIMES: Sequence[Known] = (
     Known("DATE '2024-01-01'::STRING", {}, "2024-01-01", may_refuse=True),
     Known("to_date(dtext, 'dd/MM/yyyy')", {"dtext": "01/02/2024"}, date(2024, 2, 1), may_refuse=True),
     Known("to_date(dtext, 'yyyy')", {"dtext": "2024-05-06"}, FAILS, may_refuse=True),
+)
+_ZONED: Sequence[tuple[str, str | None]] = (
+    ("2024-06-30 12:00:00.0000012024-03", "2024-06-30 15:00:00.000001"),
+    (f"2024-06-30 12:00:00.{'9' * 40}", "2024-06-30 12:00:00.999999"),
+    ("2024-06-30 12:00:00.5 \t+8:5", "2024-06-30 03:55:00.5"),
+    ("2024-06-30 12:00:00-030015", "2024-06-30 15:00:15"),
+    ("2024-06-30 12:00:00-3:00:15", "2024-06-30 15:00:15"),
+    ("2024-06-30 12:00:00+0330", "2024-06-30 08:30:00"),
+    ("2024-06-30 12:00:00UT-18", "2024-07-01 06:00:00"),
+    ("2024-06-30 12:00:00UTC+18:00:01", None),
+    ("2024-06-30 12:00:00+08:5:11", None),
+    ("2024-06-30 12:00:00-030", None),
+    ("2024-06-30 12:00:00+3:60", None),
+    ("2024-06-30 12:00-03", None),
+    ("2024-06-30T", None),
+    ("0002024-06-30 12:00:00", None),
+)
+ZONES: Sequence[Known] = (
+    *(Known("TRY_CAST(dtext AS TIMESTAMP)", {"dtext": text}, at and _at(at)) for text, at in _ZONED),
+    Known("TRY_CAST(dtext AS TIMESTAMP_NTZ)", {"dtext": "2024-06-30 12:00:00+19"}, None),
+    Known("hour(TRY_CAST(dtext AS TIMESTAMP_NTZ))", {"dtext": "2024-06-30 12:00:00-030015"}, 12),
+)
+BEYOND_BIGINT: Sequence[Known] = (
+    Known(f"n64 <= {_BEYOND}", {}, True),
+    Known(f"n64 <= {_BEYOND}", {"n64": 5}, True),
+    Known(f"n64 > {_BEYOND}", {}, False),
+    Known(f"{_BEYOND}BD <= n64", {}, False),
+    Known("n64 >= -9223372036854775809", {}, True),
+    Known("(-9223372036854775808.5) > n64", {}, False),
+    Known(f"n64 NOT BETWEEN {_BEYOND} AND 5", {}, True),
+    Known("n64 <= 9223372036854775807.5", {}, True),
+    Known("n64 <= 9223372036854775807.0", {}, None),
+    Known("n64 <= -(9223372036854775809)", {}, None),
+    Known(f"n64 <= ({_BEYOND} + 0)", {}, None),
+    Known(f"n64 = {_BEYOND}", {}, None),
+    Known(f"n64 <=> {_BEYOND}", {}, False),
+    Known(f"d18 <= {_BEYOND}", {}, None),
+    Known("(1 + i32) > 12345678901234567890.123", {"i32": 2147483647}, False),
+    Known("(1 + i32) > 3000000000", {"i32": 2147483647}, FAILS),
 )
 CASTS: Sequence[Known] = (
     Known("CAST(f64 AS INT)", {"f64": NAN}, FAILS),
@@ -143,4 +189,4 @@ FLOATS: Sequence[Known] = (
     Known("d9 IN (1e-1)", {"d9": Decimal("0.10")}, True),
     Known("-f64", {"f64": 0.0}, -0.0),
 )
-KNOWN: Sequence[Known] = (*PATTERNS, *REMAINDERS, *TIMES, *CASTS, *ARGUMENTS, *FLOATS)
+KNOWN: Sequence[Known] = (*PATTERNS, *REMAINDERS, *TIMES, *ZONES, *BEYOND_BIGINT, *CASTS, *ARGUMENTS, *FLOATS)

@@ -42,7 +42,7 @@ class Finding:
     """Disagreements that share their smallest part."""
 
     verdict: str
-    reader_context: str
+    shape: str
     expression: str
     part: str
     detail: str
@@ -75,7 +75,7 @@ class Summary:
     def add(self, tree: Tree, part: Tree, found: Verdict, seed: int, *, lake: bool = False) -> None:
         how = "--lake" if lake else f"--expression {shlex.quote(part.sql)}"
         replay = f"python -m tests.expressions --seed {seed} {how}"
-        key = (found.name, part.reader_context)
+        key = (found.name, part.shape)
         if key in self.findings:
             self.findings[key].count += 1
         else:
@@ -178,7 +178,7 @@ def report(summary: Summary) -> None:
         print(f"    {count:6} {why}    e.g. {summary.examples[why][:120]!r}")
     for found in sorted(summary.findings.values(), key=lambda finding: -finding.count):
         print(
-            *(f"{found.count:6} {found.verdict}: {found.reader_context}", found.part, found.detail, found.replay),
+            *(f"{found.count:6} {found.verdict}: {found.shape}", found.part, found.detail, found.replay),
             sep="\n         ",
         )
 

@@ -30,7 +30,7 @@ class Tree:
         return HOLE.sub(lambda hole: self.children[int(hole[1])].sql, self.template)
 
     @property
-    def reader_context_of(self) -> str:
+    def shape(self) -> str:
         """The text with operands replaced by their forms: what findings are grouped by."""
         if not self.children:
             return self.form or self.template
