@@ -46,29 +46,30 @@ def _compare(op: str) -> Callable[[Walk, Any], Node]:
 
 
 def _compared(walk: Walk, op: str, trees: list[Any], tree: Any) -> Node:
-    settled = _beyond_every_whole_number(walk, op, trees)
-    if settled is not None:
-        return Literal(settled, BOOLEAN)
+    _refuse_beyond_bigint(walk, op, trees)
     left, right = _comparable(walk, trees)
     return walk.fold(Compare(op, left, right), tree)
 
 
-def _beyond_every_whole_number(walk: Walk, op: str, trees: list[Any]) -> bool | None:
-    """The order of a whole number and a decimal constant that no bigint reaches; None where they have to be compared.
+def _refuse_beyond_bigint(walk: Walk, op: str, trees: list[Any]) -> None:
+    """The order of a whole number and a decimal constant that no bigint reaches is refused.
 
-    Spark's analysis makes a constant of such a comparison. So it is true or false for null as well, and the whole
-    number is never computed. Equality is compared as ever.
+    Spark's analysis makes TRUE or FALSE of it, for null as well, and never computes the whole number; other engines
+    answer null for null. A delete by such a condition would take rows in one engine that it leaves in another. Equality
+    is compared as ever.
     """
     if op not in _ORDERS:
-        return None
+        return
     for at, tree in enumerate(trees):
         number = walk.node(tree) if is_number_constant(tree) else None
         if isinstance(number, Literal) and is_decimal(number.type) and not _LEAST <= number.value <= _GREATEST:
-            if not is_whole(walk.operand(trees[1 - at]).type):
-                return None
-            left_is_less = bool(number.value > 0) == (at == 1)
-            return left_is_less == (op in ("<", "<="))
-    return None
+            if is_whole(walk.operand(trees[1 - at]).type):
+                raise walk.refuse(
+                    tree,
+                    "lies beyond every BIGINT, and engines differ in what that says of null",
+                    "Compare with a number within BIGINT, or write IS NOT NULL.",
+                )
+            return
 
 
 def _comparable(walk: Walk, trees: list[Any]) -> list[Node]:

@@ -94,12 +94,7 @@ def _hash_block(block: npt.NDArray[np.uint8], length: int, seed: np.uint32) -> _
             while (at + 4) * 4 <= length:
                 lanes = [_rotated(lane + words[at + i] * _P2, 13) * _P1 for i, lane in enumerate(lanes)]
                 at += 4
-            h = (
-                _rotated(lanes[0], 1)
-                + _rotated(lanes[1], 7)
-                + _rotated(lanes[2], 12)
-                + _rotated(lanes[3], 18)
-            )
+            h = _rotated(lanes[0], 1) + _rotated(lanes[1], 7) + _rotated(lanes[2], 12) + _rotated(lanes[3], 18)
         else:
             h = np.full(len(block), seed + _P5, np.uint32)
         h = h + np.uint32(length)
