@@ -33,7 +33,7 @@ from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.conflicts import Touched, completed_since, conflicts, schema_still_the_same
 from lakebed.txn.transaction import Transaction
 from lakebed.txn.txn_context import TxnContext
-from lakebed.view.file_system_view import FileLister
+from lakebed.view.file_system_view import FileLister, FileSystemView
 from lakebed.write.operation import Operation
 from lakebed.write.rows.group_buffers import GroupBuffers
 from lakebed.write.schema_history import forget_histories, save_history
@@ -206,7 +206,7 @@ def _renew_rings(txn: Transaction, request: WriteRequest, replaced: Iterable[str
     """New rings for partitions whose file groups vanish, under consistent hashing: retired ids are not used again."""
     if not request.index_options.is_consistent_bucket:
         return []
-    context = index_context(txn.snapshot, request.reader_context, SerialRunner())
+    context = index_context(txn.snapshot, FileSystemView.of(txn.snapshot), request.reader_context, SerialRunner())
     index = open_index(context, request.index_options, request.properties)
     assert isinstance(index, ConsistentBucketIndex)
     partitions = sorted(replaced)
@@ -219,7 +219,7 @@ def replaced_groups(snapshot: MetaClient, request: WriteRequest, touched: set[st
     """The groups that vanish with the commit of a replacing operation."""
     if not request.operation.replaces:
         return {}
-    return groups_of_partitions(snapshot, request.partitions, touched)
+    return groups_of_partitions(FileSystemView.of(snapshot), request.partitions, touched)
 
 
 def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId]) -> None:

@@ -96,7 +96,7 @@ class Tagging:
 
         Rows that are `in_hand` lie in the caller's memory and stay there.
         """
-        index = self._index(self.client)
+        index = self._index(self.client, self._view(self.client))
         if not index.is_hashed:
             refuse_unnamed_buckets(self.client, self.properties)
         for is_delete, batches in ((False, rows), (True, deletes)):
@@ -145,21 +145,24 @@ class Tagging:
 
     def by_bucket(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[FileGroupId, pa.RecordBatch]]:
         """Prepared rows by file group, batch after batch, where a hash tells the group."""
-        index = self._index(self.client)
+        index = self._index(self.client, self._view(self.client))
         assert isinstance(index, BucketIndex)
         for batch in batches:
             for group, rows in _rows_of_buckets(index, batch) if batch.num_rows else ():
                 yield group, batch if rows is None else take(batch, rows)
 
     # ------------------------------------------------------------------ once it has begun
-    def finish(self, group_buffers: GroupBuffers, snapshot: MetaClient) -> list[TaggedGroup]:
-        """Every group with its rows, as the table is at the beginning of the write."""
-        index = self._index(snapshot)
+    def finish(
+        self, group_buffers: GroupBuffers, snapshot: MetaClient, view: FileSystemView | None = None
+    ) -> list[TaggedGroup]:
+        """Every group with its rows, as the table is at the beginning of the write; `view` is that of the snapshot."""
+        view = view or self._view(snapshot)
+        index = self._index(snapshot, view)
         if not index.is_hashed:
-            self._look_up_untagged(group_buffers, index, snapshot)
+            self._look_up_untagged(group_buffers, index, snapshot, view)
         else:
             refuse_replaced_buckets(self._groups, index)
-        targets, by_number = self._targets(index, snapshot), list(self._groups)
+        targets, by_number = self._targets(index, snapshot, view), list(self._groups)
         tagged = []
         for number, incoming, rows in incoming_by_group(group_buffers.buffers()):
             target = targets.get(by_number[number])
@@ -171,16 +174,19 @@ class Tagging:
         """What becomes of rows that tasks elsewhere hashed to their groups, by file group."""
         for group in groups:
             self._groups.number(group)
-        index = self._index(snapshot)
+        view = self._view(snapshot)
+        index = self._index(snapshot, view)
         refuse_replaced_buckets(self._groups, index)
-        return self._targets(index, snapshot)
+        return self._targets(index, snapshot, view)
 
-    def _targets(self, index: Index, snapshot: MetaClient) -> dict[FileGroupId, GroupTarget]:
+    def _targets(self, index: Index, snapshot: MetaClient, view: FileSystemView) -> dict[FileGroupId, GroupTarget]:
         rules = TargetRules(self.operation, index, snapshot.config.is_mor, self._rewritten)
-        return group_targets(self._groups, self._view(snapshot), rules)
+        return group_targets(self._groups, view, rules)
 
     # ------------------------------------------------------------------ keys that are looked up
-    def _look_up_untagged(self, group_buffers: GroupBuffers, index: Index, snapshot: MetaClient) -> None:
+    def _look_up_untagged(
+        self, group_buffers: GroupBuffers, index: Index, snapshot: MetaClient, view: FileSystemView
+    ) -> None:
         for buffer in group_buffers.take((UNTAGGED, UNTAGGED_DELETES)):
             is_delete = buffer.group == UNTAGGED_DELETES
             settles = index.is_global and self.operation.looks_up and not is_delete
@@ -195,11 +201,10 @@ class Tagging:
                 reader = FileGroupReader(
                     snapshot.storage, self.reader_context, ReadOptions(), self.reader_context.schema
                 )
-                slices = all_slices(self._view(snapshot))
-                settled = settle_moves(located, self.reader_context.rule, reader, slices, self.runner)
+                settled = settle_moves(located, self.reader_context.rule, reader, all_slices(view), self.runner)
                 located, kept = settled.located, settled.stays
             if not is_delete:
-                located = self._assign_new_keys(located, snapshot, buffer.nbytes)
+                located = self._assign_new_keys(located, snapshot, view, buffer.nbytes)
             self._buffer_located(group_buffers, buffer, located, kept, is_delete)
 
     def _buffer_located(
@@ -223,9 +228,9 @@ class Tagging:
             if rows.num_rows:
                 group_buffers.add(self._groups.numbered_rows(rows, self.reader_context, is_delete=is_delete))
 
-    def _assign_new_keys(self, located: pa.Table, snapshot: MetaClient, nbytes: int) -> pa.Table:
+    def _assign_new_keys(self, located: pa.Table, snapshot: MetaClient, view: FileSystemView, nbytes: int) -> pa.Table:
         """A group for every key that has none yet."""
-        view, busy = self._view(snapshot), groups_being_clustered(snapshot)
+        busy = groups_being_clustered(snapshot)
         share = nbytes / max(1, located.num_rows)
 
         def insert_buckets_in(path: str, keys: int) -> list[InsertBucket]:
@@ -238,8 +243,8 @@ class Tagging:
         return assign_inserts(located, insert_buckets_in)
 
     # ------------------------------------------------------------------ the table as tagging sees it
-    def _index(self, client: MetaClient) -> Index:
-        context = index_context(client, self.reader_context, self.runner, self.lister)
+    def _index(self, client: MetaClient, view: FileSystemView) -> Index:
+        context = index_context(client, view, self.reader_context, self.runner)
         return open_index(context, self.index_options, self.properties)
 
     def _view(self, client: MetaClient) -> FileSystemView:
@@ -247,11 +252,11 @@ class Tagging:
 
 
 def index_context(
-    client: MetaClient, reader_context: ReaderContext, runner: Runner, lister: FileLister | None = None
+    client: MetaClient, view: FileSystemView, reader_context: ReaderContext, runner: Runner
 ) -> IndexContext:
     """The table as indexes see it."""
     reader = FileGroupReader(client.storage, reader_context, ReadOptions(), reader_context.schema)
-    return IndexContext(client, FileSystemView.of(client, lister), reader, runner)
+    return IndexContext(client, view, reader, runner)
 
 
 def _rows_of_buckets(index: BucketIndex, batch: pa.RecordBatch) -> Iterator[tuple[FileGroupId, pa.Array | None]]:

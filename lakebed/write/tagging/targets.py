@@ -103,10 +103,9 @@ def new_file_id() -> str:
 
 # ---------------------------------------------------------------------- what the table holds
 def groups_of_partitions(
-    snapshot: MetaClient, partitions: tuple[str, ...] | None, touched: set[str]
+    view: FileSystemView, partitions: tuple[str, ...] | None, touched: set[str]
 ) -> dict[str, tuple[str, ...]]:
     """The file groups of these partitions (of those that rows came for, if None), by partition."""
-    view = FileSystemView.of(snapshot)
     paths = sorted(touched) if partitions is None else list(partitions)
     known = set(view.partitions())
     found = {path: tuple(one.file_group.file_id for one in view.slices(path)) for path in paths if path in known}
