@@ -123,16 +123,9 @@ class Table:
 
             t.scan(columns=["id", "qty"], filter="qty > 3 and region = 'eu'").to_pandas()
         """
-        return Scan(
-            client=self._client,
-            query=query_named(query),
-            columns=column_names(columns),
-            where=filter,
-            as_of_time=as_of,
-            limit_rows=limit,
-            options=self._options.override(options, memory=memory),
-            runner=self._runner,
-        )
+        wanted, names = query_named(query), column_names(columns)
+        chosen = self._options.override(options, memory=memory)
+        return Scan(self._client, wanted, names, filter, as_of, limit_rows=limit, options=chosen, runner=self._runner)
 
     def incremental(
         self,
@@ -149,15 +142,9 @@ class Table:
 
             t.incremental(start="20261101000000000").to_arrow()
         """
+        names, chosen = column_names(columns), self._options.override(options, memory=memory)
         return Scan(
-            client=self._client,
-            query=Query.INCREMENTAL,
-            columns=column_names(columns),
-            where=filter,
-            start=start,
-            end=end,
-            options=self._options.override(options, memory=memory),
-            runner=self._runner,
+            self._client, Query.INCREMENTAL, names, filter, None, start, end, options=chosen, runner=self._runner
         )
 
     # ------------------------------------------------------------------ writing
