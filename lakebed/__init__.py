@@ -19,8 +19,9 @@ from lakebed.errors import (
 )
 from lakebed.merge.record_merger import RecordMerger, register_merger
 from lakebed.model.record_key import register_key_generator
+from lakebed.open_table import create, open, read  # noqa: A004 - `lakebed.open` is the front door
 from lakebed.read.scan import Scan
-from lakebed.table import Table, create, open, read  # noqa: A004 - `lakebed.open` is the front door
+from lakebed.table import Table
 from lakebed.write.job import CommitResult
 
 __version__ = "0.1.0"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "lakebed"
-DOORS = ("table.py", "read/scan.py", "services/services.py", "cli/demo.py", "cli/engine.py")
+DOORS = ("table.py", "open_table.py", "read/scan.py", "services/services.py", "cli/demo.py", "cli/engine.py")
 LAZY_IMPORTS = {(door, "lakebed.spark") for door in DOORS}
 """Doors that reach for Spark only when they are handed a session, a frame of it or a master's name, or find that there
 can be one."""
@@ -17,7 +17,7 @@ can be one."""
 def rows_of_the_drawing() -> dict[str, int]:
     """Row of every first-level module, read from the drawing itself so that picture and code cannot disagree."""
     text = (ROOT / "docs" / "architecture.md").read_text()
-    drawing = re.search(r"```\n(14 tests.*?)```", text, re.DOTALL)
+    drawing = re.search(r"```\n(15 tests.*?)```", text, re.DOTALL)
     assert drawing, "docs/architecture.md lost its drawing"
     rows: dict[str, int] = {}
     for line in drawing.group(1).splitlines():

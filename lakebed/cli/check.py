@@ -10,7 +10,7 @@ import typer
 from lakebed.cli.output import print_json, print_table, say
 from lakebed.cli.show import JsonOption, PathArgument
 from lakebed.model.finding import Severity
-from lakebed.table import open as open_table
+from lakebed.open_table import open as open_table
 
 
 def check(path: PathArgument, as_json: JsonOption = False) -> None:

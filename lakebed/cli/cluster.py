@@ -14,9 +14,9 @@ from lakebed.cli.output import complain, print_json, say
 from lakebed.cli.show import JsonOption, PathArgument
 from lakebed.cli.upkeep import DropMetadataOption, SetOption, options_of
 from lakebed.errors import InvalidRequest
+from lakebed.open_table import open as open_table
 from lakebed.services.clustering_strategy import PlannedClustering
 from lakebed.services.watch import Outcome, Watcher
-from lakebed.table import open as open_table
 
 
 def cluster(

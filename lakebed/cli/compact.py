@@ -13,8 +13,8 @@ from lakebed.cli.output import print_json, say
 from lakebed.cli.show import JsonOption, PathArgument
 from lakebed.cli.upkeep import DropMetadataOption, SetOption, options_of
 from lakebed.model.instant import Instant
+from lakebed.open_table import open as open_table
 from lakebed.services.compaction_plan import PlannedCompaction
-from lakebed.table import open as open_table
 
 
 def compact(

@@ -22,8 +22,8 @@ from rich.tree import Tree
 from lakebed.cli.demo_orders import SCHEMA, Batch, batches, orders
 from lakebed.cli.engine import why_no_spark
 from lakebed.cli.output import console, print_table, say, size_text
+from lakebed.open_table import create as create_table
 from lakebed.table import Table
-from lakebed.table import create as create_table
 
 ROWS = 1_000_000
 WIDTH = 100

@@ -11,8 +11,8 @@ from lakebed.cli.json_values import json_rows
 from lakebed.cli.output import errors, print_json, print_table, say
 from lakebed.cli.row_files import write_rows
 from lakebed.errors import InvalidRequest
+from lakebed.open_table import open as open_table
 from lakebed.read.scan import Scan
-from lakebed.table import open as open_table
 
 SCREEN_ROWS = 20
 

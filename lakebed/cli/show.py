@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import typer
 
 from lakebed.cli.output import print_json, print_pairs, print_table, size_text
-from lakebed.table import open as open_table
+from lakebed.open_table import open as open_table
 
 PathArgument = Annotated[str, typer.Argument(help="Folder or URL of the table.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]

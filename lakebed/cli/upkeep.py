@@ -15,7 +15,7 @@ from lakebed.cli.output import print_json, say
 from lakebed.cli.show import JsonOption, PathArgument
 from lakebed.errors import InvalidRequest
 from lakebed.model.instant import Instant
-from lakebed.table import open as open_table
+from lakebed.open_table import open as open_table
 from lakebed.txn.mode import table_mode
 from lakebed.txn.options import Concurrency
 

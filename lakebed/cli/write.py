@@ -18,7 +18,7 @@ from lakebed.cli.row_files import rows_of_files
 from lakebed.cli.show import JsonOption, PathArgument
 from lakebed.cli.upkeep import DropMetadataOption, SetOption, options_of
 from lakebed.model.schema import without_meta_fields
-from lakebed.table import open as open_table
+from lakebed.open_table import open as open_table
 from lakebed.write.job import CommitResult
 
 MemoryOption = Annotated[str | None, typer.Option(help="A ceiling such as 512MB.")]

@@ -8,6 +8,9 @@ from typing import Any
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest
 
+Options = Mapping[str, Any] | WriteOptions | None
+"""What a call that writes takes as its options."""
+
 
 def option_texts(options: Any) -> dict[str, str]:
     """A mapping of keys to values, or typed options, as texts; `InvalidRequest` for anything else.

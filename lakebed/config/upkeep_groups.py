@@ -1,17 +1,32 @@
-"""All options of a table's upkeep at once, for whoever must know that they can be read before anything is written."""
+"""All options of a table's upkeep at once: read before anything is written, and used after it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from lakebed.config.clustering_options import ClusteringOptions
 from lakebed.config.compaction_options import CompactionOptions
 from lakebed.config.upkeep_options import ArchiveOptions, CleanOptions, TtlOptions
 
-_GROUPS = (CompactionOptions, ClusteringOptions, CleanOptions, ArchiveOptions, TtlOptions)
 
+@dataclass(frozen=True, slots=True)
+class UpkeepGroups:
+    """The option groups of upkeep."""
 
-def check_upkeep(properties: Mapping[str, str]) -> None:
-    """Refuse options of upkeep that cannot be read: after the write it would be too late to say so."""
-    for options in _GROUPS:
-        options.from_properties(properties)
+    compaction: CompactionOptions
+    clustering: ClusteringOptions
+    cleaning: CleanOptions
+    archiving: ArchiveOptions
+    ttl: TtlOptions
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> UpkeepGroups:
+        """Refuses options that cannot be read: after the write it would be too late to say so."""
+        return cls(
+            CompactionOptions.from_properties(properties),
+            ClusteringOptions.from_properties(properties),
+            CleanOptions.from_properties(properties),
+            ArchiveOptions.from_properties(properties),
+            TtlOptions.from_properties(properties),
+        )

@@ -16,18 +16,19 @@ from lakebed.metadata.metadata_table import MetadataTable
 from lakebed.model.record_key import key_generator_of
 
 
-def index_options(context: IndexContext, options: Mapping[str, str] | None = None) -> IndexOptions:
-    """What the table says, and the writer's options for what it leaves open; see `refuse_other_index`."""
-    return IndexOptions.from_properties({**context.client.config.properties, **(options or {})})
-
-
 def open_index(
-    context: IndexContext, options: Mapping[str, str] | None = None, *, fixed_bucket_ids: bool = False
+    context: IndexContext,
+    chosen: IndexOptions,
+    properties: Mapping[str, str] | None = None,
+    *,
+    fixed_bucket_ids: bool = False,
 ) -> Index:
-    """The index of one write. `fixed_bucket_ids` is for writers that do not block each other."""
+    """The index of one write. `properties` are the writer's, for keys that are made from columns.
+
+    `fixed_bucket_ids` is for writers that do not block each other.
+    """
     config = context.client.config
-    chosen = index_options(context, options)
-    generator = None if config.populate_meta_fields else key_generator_of(config, options)
+    generator = None if config.populate_meta_fields else key_generator_of(config, properties)
     kind = chosen.kind
     if kind is IndexKind.BUCKET:
         return _bucket_index(context, chosen, fixed_bucket_ids)

@@ -10,7 +10,7 @@ import warnings
 
 from lakebed.config.clustering_options import ClusteringOptions
 from lakebed.config.compaction_options import CompactionOptions, Strategy
-from lakebed.config.upkeep_options import ArchiveOptions, CleanOptions, TtlOptions
+from lakebed.config.upkeep_groups import UpkeepGroups
 from lakebed.errors import LakebedError
 from lakebed.model.instant import Action
 from lakebed.services.archival import archive
@@ -18,21 +18,35 @@ from lakebed.services.archival_policy import is_archive_due
 from lakebed.services.cleaning import clean, is_clean_due
 from lakebed.services.services import Services
 from lakebed.txn.mode import txn_context_for
+from lakebed.txn.txn_context import TxnContext
+from lakebed.write.writer_context import WriterContext
 
 
-def after_write(services: Services) -> None:
-    """Whatever is due now that a write is done."""
-    _merge_logs(services)
-    _cluster(services)
-    _tidy(services)
-
-
-def _merge_logs(services: Services) -> None:
-    config = services.client.config
+def after_write(services: Services, written: WriterContext | None = None) -> None:
+    """Whatever is due now that a write is done; `written` is the write's context, which has read the options."""
     try:
-        options = CompactionOptions.from_properties({**config.properties, **services.properties})
+        upkeep, txn_context = _settings(services, written)
+    except LakebedError as error:
+        warnings.warn(f"the write is done, but not the upkeep after it: {error}", UserWarning, stacklevel=3)
+        return
+    _merge_logs(services, upkeep.compaction)
+    _cluster(services, upkeep.clustering)
+    _tidy(services, upkeep, txn_context)
+
+
+def _settings(services: Services, written: WriterContext | None) -> tuple[UpkeepGroups, TxnContext]:
+    """The options of upkeep and how it commits: those of the write, unless the table's own have changed since."""
+    config = services.client.config
+    if written is not None and written.client.config.properties == config.properties:
+        return written.upkeep, written.txn_context
+    upkeep = UpkeepGroups.from_properties({**config.properties, **services.properties})
+    return upkeep, txn_context_for(services.client, services.properties, services.txn_context)
+
+
+def _merge_logs(services: Services, options: CompactionOptions) -> None:
+    try:
         wanted = options.inline or options.schedule_inline or options.log_inline or options.log_enabled
-        if wanted and config.is_mor:
+        if wanted and services.client.config.is_mor:
             _compact(services, options)
     except LakebedError as error:
         warnings.warn(f"the write is done, but not the compaction after it: {error}", UserWarning, stacklevel=4)
@@ -50,9 +64,8 @@ def _compact(services: Services, options: CompactionOptions) -> None:
         services.plan_compaction(Strategy.LOG)
 
 
-def _cluster(services: Services) -> None:
+def _cluster(services: Services, options: ClusteringOptions) -> None:
     try:
-        options = ClusteringOptions.from_properties({**services.client.config.properties, **services.properties})
         if options.inline:
             services.cluster(force=False)
         elif options.schedule_inline:
@@ -61,18 +74,15 @@ def _cluster(services: Services) -> None:
         warnings.warn(f"the write is done, but not the clustering after it: {error}", UserWarning, stacklevel=4)
 
 
-def _tidy(services: Services) -> None:
+def _tidy(services: Services, upkeep: UpkeepGroups, txn_context: TxnContext) -> None:
     """Clean and archive, where the names on the timeline say that there may be something to do.
 
     The table was read after the write: reading it again would cost every write for the few that have something to do.
     """
     client, done = services.client, False
     try:
-        properties = {**client.config.properties, **services.properties}
-        txn_context = txn_context_for(client, services.properties, services.txn_context)
-        cleaning, archiving = CleanOptions.from_properties(properties), ArchiveOptions.from_properties(properties)
-        lifetimes = TtlOptions.from_properties(properties)
-        if lifetimes.inline and lifetimes.days >= 0:
+        cleaning, archiving, ttl = upkeep.cleaning, upkeep.archiving, upkeep.ttl
+        if ttl.inline and ttl.days >= 0:
             done = services.drop_expired_partitions() is not None
         if cleaning.automatic and is_clean_due(client, cleaning):
             done = bool(clean(client, txn_context, cleaning, incremental=True)) or done

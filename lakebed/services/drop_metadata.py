@@ -11,12 +11,15 @@ it fails over definitions of indexes that are not there, so secondary and expres
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lakebed.format.names import INDEX_DEFS_FILE, METADATA_DIR
 from lakebed.storage.storage import folders_below
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.table_properties import update_properties
 from lakebed.txn.rollback import delete_all
 from lakebed.txn.txn_context import TxnContext
+from lakebed.write.writer_context import WriterContext
 
 PARTITIONS = "hoodie.table.metadata.partitions"
 INFLIGHT = "hoodie.table.metadata.partitions.inflight"
@@ -31,6 +34,16 @@ def is_half_dropped(client: MetaClient) -> bool:
 
 def _has_metadata(client: MetaClient) -> bool:
     return bool(client.config.metadata_partitions or client.config.metadata_partitions_inflight)
+
+
+def without_metadata_table(context: WriterContext, *, drop: bool = False) -> WriterContext:
+    """A writer's context once the metadata table is gone, where the caller gave it up or a crash left half of it.
+
+    Whatever is wrong with the call was said when its context was made: a write that is refused drops nothing.
+    """
+    if not (drop or context.write_options.drop_metadata or is_half_dropped(context.client)):
+        return context
+    return replace(context, client=remove_metadata(context.client, context.txn_context))
 
 
 def remove_metadata(client: MetaClient, txn_context: TxnContext) -> MetaClient:

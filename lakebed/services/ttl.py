@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakebed.config.upkeep_options import TtlOptions, TtlStrategy
-from lakebed.config.write_options import WriteOptions
 from lakebed.errors import ConflictError, InvalidRequest
 from lakebed.runner import Runner
 from lakebed.services.partition_ages import created, last_written
@@ -20,6 +19,7 @@ from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.txn_context import TxnContext
 from lakebed.write.job import CommitResult
 from lakebed.write.table_writer import TableWriter
+from lakebed.write.writer_context import writer_context
 
 _DAY_MS = 24 * 3_600_000
 _ATTEMPTS = 3
@@ -50,12 +50,13 @@ def drop_expired(
     memory: int,
 ) -> CommitResult | None:
     """Let expired partitions vanish; None when none is expired. One that is written to meanwhile is looked at again."""
-    files = WriteOptions.from_properties({**client.config.properties, **properties})
     left = _ATTEMPTS
     while expired := expired_partitions(client, options, txn_context.clock.now_ms()):
-        writer = TableWriter(client, txn_context, files, properties, runner, memory)
+        context = writer_context(
+            client, properties, {}, memory=memory, default_memory=memory, runner=runner, txn_context=txn_context
+        )
         try:
-            return writer.delete_partitions(expired, as_read=True)
+            return TableWriter(context).delete_partitions(expired, as_read=True)
         except ConflictError:
             left -= 1
             if not left:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -64,11 +64,10 @@ class Segment:
                 yield from sliced(pa.ipc.read_record_batch(file.read_buffer(length), schema), rows)
 
 
-def can_shuffle_by_files(client: MetaClient, properties: Mapping[str, str], size: float | None) -> bool:
+def can_shuffle_by_files(client: MetaClient, index_options: IndexOptions, size: float | None) -> bool:
     """Whether a write of about so many bytes can go this way."""
-    index = IndexOptions.from_properties({**client.config.properties, **properties})
     fits = size is not None and LEAST_BYTES <= size <= MOST_BYTES
-    return index.is_simple_bucket and fits and client.url.startswith(LOCAL)
+    return index_options.is_simple_bucket and fits and client.url.startswith(LOCAL)
 
 
 def write_by_files(
@@ -162,7 +161,7 @@ def _in_task(task: _TakeApart) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
 
 
 def _larger(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Spark's batches, some at a time: piles of crumbs cost more than their rows."""
+    """Spark's batches, several as one: many small batches cost more than their rows."""
     held: list[pa.RecordBatch] = []
     columns = ColumnBytes()
     count = 0

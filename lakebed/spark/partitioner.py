@@ -3,7 +3,7 @@
 | index | rows that go together |
 |---|---|
 | bucket | those of one bucket of a partition: a hash of the key, no look-up |
-| not asked: bulk insert, overwrite | those of one key; tasks make file groups of their own and fill no small files |
+| no look-up: bulk insert, overwrite | those of one key; tasks make file groups of their own and fill no small files |
 | any other, within partitions | those of a partition: the task looks the keys up |
 | global | all of them |
 """
@@ -51,7 +51,7 @@ class TaggedRows:
     check: TaskOfRow | None = None
 
 
-def place_rows(
+def repartition_rows(
     df: DataFrame,
     plan: Preparation,
     client: MetaClient,
@@ -60,11 +60,11 @@ def place_rows(
     *,
     natively: bool = True,
 ) -> TaggedRows:
-    """The frame, its rows where they are written; `partitions` are those that the table has already.
+    """The frame, every row in the task that writes it; `partitions` are those that the table has already.
 
-    `natively` lets Spark tell the tasks of rows where it can; those tasks must check what they got.
+    `natively` lets Spark compute the task of a row where it can; those tasks must check what they got.
     """
-    index = IndexOptions.from_properties({**client.config.properties, **request.properties})
+    index = request.index_options
     spreads = index.kind is not IndexKind.BUCKET and request.operation in _SPREADING
     columns = pa.schema([plan.incoming.field(name).with_nullable(True) for name in plan.generator.columns])
     stays = not columns.names or (spreads and plan.generator.is_keyless)
@@ -75,12 +75,12 @@ def place_rows(
     partitions = [path for path in partitions if path] if client.config.partition_fields else []
     tasks = 1 if index.kind.is_global and not spreads else _task_count(df, client, request, buckets, len(partitions))
     by = TaskOfRow(plan, buckets, tasks, by_key=spreads, partitions=tuple(partitions))
-    told = None
+    native = None
     if natively and buckets is not None and tasks > 1:
-        told = task_expression(df, plan, buckets.count, buckets.hash_fields, tasks, by.known)
-    number = over_columns(by, columns, "int") if told is None else told
+        native = task_expression(df, plan, buckets.count, buckets.hash_fields, tasks, by.known)
+    number = over_columns(by, columns, "int") if native is None else native
     tagged = df.withColumn(TASK, number).repartitionById(tasks, F.col(TASK)).drop(TASK)
-    return TaggedRows(tagged, options, None if told is None else by)
+    return TaggedRows(tagged, options, None if native is None else by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +160,13 @@ def _buckets(index: IndexOptions, client: MetaClient) -> Buckets | None:
 def _task_count(
     df: DataFrame, client: MetaClient, request: WriteRequest, buckets: Buckets | None, partitions: int
 ) -> int:
-    """As many tasks as file groups are likely to be touched, a few per core where that is not known, or as asked."""
+    """As an option says; else as many as file groups are likely to be touched, a few per core if that is not known."""
     for key in TASKS:
-        given = request.properties.get(key)
-        if given is not None:
-            if not given.isdecimal() or not int(given):
-                raise InvalidRequest(f"{key} is a number of tasks, not {given!r}")
-            return int(given)
+        text = request.properties.get(key)
+        if text is not None:
+            if not text.isdecimal() or not int(text):
+                raise InvalidRequest(f"{key} is a number of tasks, not {text!r}")
+            return int(text)
     per_partition = buckets.count if buckets else 1
     if not client.config.partition_fields and (buckets or request.operation not in _SPREADING):
         return min(MOST_TASKS, per_partition)

@@ -4,7 +4,7 @@
                                  (in the message while small, else a file below .hoodie/.temp)
 
 Spark gives a Python sink no say in which rows meet in a task, and rows of one file group must. So tasks only carry
-rows, and the driver places and writes them as it would without Spark, spilling past its memory. `t.upsert(df)` shuffles
+rows, and the driver tags and writes them as it would without Spark, spilling past its memory. `t.upsert(df)` shuffles
 rows to their file groups and writes them in tasks: the way for large data. Only streams that a message names are read,
 so an attempt that was lost counts for nothing.
 """
@@ -68,7 +68,7 @@ class LakebedWriter(DataSourceArrowWriter):
                 writer.write(rows, self._operation)
         finally:
             forget(storage, self._folder)
-        after_write(self._settings.services(client))
+        after_write(self._settings.services(writer.context), writer.context)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing was written to the table; only what lies about goes."""

@@ -7,27 +7,23 @@ without that prefix, as `storage_options` of `lakebed.open` do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lakebed.config.option import WORDS, options_of, warn_unknown
 from lakebed.config.read_options import ReadOptions, TableConfig, known_keys
-from lakebed.config.upkeep_groups import check_upkeep
-from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest, TableNotFound
 from lakebed.model.partition_time import TIME_PREFIXES
 from lakebed.model.record_key import LOGICAL_TIMESTAMPS, PLAIN_SINGLE_KEY, SLASH_DATES
 from lakebed.read.plan import Query, query_named
 from lakebed.read.scan import Scan
-from lakebed.runner import LocalRunner
-from lakebed.services.drop_metadata import is_half_dropped, remove_metadata
+from lakebed.services.drop_metadata import without_metadata_table
 from lakebed.services.services import Services
 from lakebed.storage.open import open_storage
 from lakebed.storage.storage import Storage
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.mode import txn_context_for
-from lakebed.txn.options import LOCK_PROVIDER, TxnOptions
+from lakebed.txn.options import LOCK_PROVIDER
 from lakebed.txn.txn_context import TxnContext
 from lakebed.write.create.create_options import (
     KEYGEN_CLASS,
@@ -42,6 +38,7 @@ from lakebed.write.create.create_options import (
 from lakebed.write.create.create_table import NewTable, create_table, schema_of
 from lakebed.write.operation import Operation
 from lakebed.write.table_writer import TableWriter
+from lakebed.write.writer_context import WriterContext, check_options, writer_context
 
 PATH = "path"
 FILTER = "lakebed.filter"
@@ -73,8 +70,8 @@ class Settings:
 
     @property
     def storage(self) -> Storage:
-        given = {key[len(STORAGE) :]: value for key, value in self.options.items() if key.startswith(STORAGE)}
-        return open_storage(self.path, given)
+        storage = {key[len(STORAGE) :]: value for key, value in self.options.items() if key.startswith(STORAGE)}
+        return open_storage(self.path, storage)
 
     @property
     def own(self) -> dict[str, str]:
@@ -87,7 +84,7 @@ class Settings:
 
     # ------------------------------------------------------------------ reading
     def scan(self) -> Scan:
-        """What a read asks for."""
+        """The rows that a read is for."""
         client = MetaClient.open(self.storage)
         start, end, as_of = (self.options.get(key) for key in (BEGIN, END, AS_OF))
         query = query_named(self.options.get(QUERY_TYPE, Query.SNAPSHOT))
@@ -129,7 +126,8 @@ class Settings:
         except TableNotFound:
             if operation is Operation.DELETE:
                 raise
-            self._check_options()  # a write that is refused makes no table
+            check_options(self.own)  # a write that is refused makes no table
+            _ = self._memory
             create_table(storage, self.new_table(storage, schema))
             client = MetaClient.open(storage)
         self._check_same(client.config)
@@ -138,25 +136,16 @@ class Settings:
     def writer(self, client: MetaClient) -> TableWriter:
         """How the table is written to; a metadata table goes first where the options say so."""
         self._warn_of_unknown()
-        chosen = {**client.config.properties, **self.own}
-        check_upkeep(chosen)
-        txn_context = txn_context_for(client, self.own)
-        options = WriteOptions.from_properties(chosen)
-        writer = TableWriter(client, txn_context, options, self.own, memory=self._memory)
-        if options.drop_metadata or is_half_dropped(client):
-            writer = replace(writer, client=remove_metadata(client, txn_context))
-        return writer
+        memory = self._memory
+        context = writer_context(client, {}, self.own, memory=memory, default_memory=memory)
+        return TableWriter(without_metadata_table(context))
 
-    def _check_options(self) -> None:
-        check_upkeep(self.own)
-        WriteOptions.from_properties(self.own)
-        TxnOptions.from_properties(self.own)
-        _ = self._memory
-
-    def services(self, client: MetaClient) -> Services:
-        """What looks after the table."""
-        fresh = client.reload()
-        return Services(fresh, TxnContext.of(fresh.storage), LocalRunner(), self._memory, lambda: None, self.own)
+    @staticmethod
+    def services(context: WriterContext) -> Services:
+        """What looks after the table once a write is done."""
+        now = context.client.reload()
+        txn_context = TxnContext.of(now.storage)
+        return Services(now, txn_context, context.runner, context.memory, lambda: None, context.properties)
 
     @property
     def _memory(self) -> int:
@@ -201,12 +190,12 @@ class Settings:
             ("record key", RECORD_KEY, config.key_fields),
             ("partition", PARTITION_PATH, config.partition_fields),
         ):
-            given = WORDS.parse(stated(self.own, keys) or "")
+            named = WORDS.parse(stated(self.own, keys) or "")
             if keys is PARTITION_PATH:
-                given = tuple(word.partition(":")[0].strip() for word in given)
-            if given and given != there:
+                named = tuple(word.partition(":")[0].strip() for word in named)
+            if named and named != there:
                 raise InvalidRequest(
-                    f"the table's {what} is {','.join(there) or 'none'}, not {','.join(given)}",
+                    f"the table's {what} is {','.join(there) or 'none'}, not {','.join(named)}",
                     hint=f"Leave {keys[-1]} out: the table knows it.",
                 )
 

@@ -1,9 +1,9 @@
 """The write pipeline on Spark, on one screen.
 
     df ──► task of each row (an expression, or an Arrow UDF over key and partition columns) ──► the one shuffle
-       ──► mapInArrow: the same prepare, place and write_group as without Spark ──► stats, collected ──► commit
+       ──► mapInArrow: the same prepare, tagging and write_group as without Spark ──► stats, collected ──► commit
 
-Or, where that is cheaper, by files from task to task (see `exchange`). A row enters Python once and never goes back to
+Or, where that is cheaper, by files from task to task (`file_shuffle`). A row enters Python once and never goes back to
 the JVM. Rows of one file group meet in one task, so a task folds what its batch repeats and writes one file per group.
 A retried or speculative task writes under a token of its own; files that no collected stat names are deleted before the
 commit is published, and stay invisible if they come later.
@@ -31,7 +31,8 @@ from lakebed.runner import SerialRunner
 from lakebed.spark.driver_write import expected_bytes, plan_text, rows_if_few
 from lakebed.spark.file_shuffle import can_shuffle_by_files, write_by_files
 from lakebed.spark.listing import KnownFiles, known_files
-from lakebed.spark.partitioner import TaskOfRow, place_rows
+from lakebed.spark.partitioner import TaskOfRow, repartition_rows
+from lakebed.spark.rows_to_driver import carried_rows
 from lakebed.spark.runner import captured, outcome
 from lakebed.spark.task_expression import MisplacedRows
 from lakebed.spark.types import arrow_schema, by_name, by_number
@@ -47,6 +48,7 @@ from lakebed.write.job import (
     tagging_of,
     write_context,
 )
+from lakebed.write.merge_into.builder import MergeBuilder, run_merge
 from lakebed.write.operation import Operation
 from lakebed.write.rows.group_buffers import GroupBuffers
 from lakebed.write.rows.prepare import Preparation
@@ -78,14 +80,14 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
         writer.request(operation, reader_context, plan),
         Parallelism(SerialRunner()),
     )  # a task of Spark has one core
-    with begin(writer.client, writer.txn_context, request) as txn:
+    with begin(writer.client, writer.context.txn_context, request) as txn:
         files = known_files(txn.snapshot)
         partitions = (files or FileSystemView.of(txn.snapshot)).partitions()
         looks = duplicate_policy(operation, request.options, plan.generator) is not Duplicates.NONE
-        by_files = not looks and can_shuffle_by_files(txn.snapshot, request.properties, expected_bytes(costs))
+        by_files = not looks and can_shuffle_by_files(txn.snapshot, request.index_options, expected_bytes(costs))
 
         def run(*, natively: bool) -> list[WrittenFile]:
-            tagged = place_rows(df, plan, txn.snapshot, request, partitions, natively=natively)
+            tagged = repartition_rows(df, plan, txn.snapshot, request, partitions, natively=natively)
             own = replace(request, options=tagged.options)
             task = WriteTask(write_context(txn, own, parallelism), own, plan, txn.snapshot, files, tagged.check)
             rows = written_by(tagged.rows, task).collect()
@@ -102,6 +104,12 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
         return commit(txn, request, written, replaced_groups(txn.snapshot, request, touched))
 
 
+def merge_frame(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
+    """A MERGE whose source is a DataFrame: its rows are joined with the table's in the driver."""
+    with carried_rows(merge.source, writer.client.storage) as rows:
+        return run_merge(writer, replace(merge, source=rows))
+
+
 def written_by(rows: DataFrame, task: WriteTask) -> DataFrame:
     """What the tasks of a write report."""
     return by_number(rows).mapInArrow(_in_task(task), RESULT)
@@ -111,10 +119,10 @@ def _driver_rows(writer: TableWriter) -> int | None:
     """Up to how many rows the driver writes itself; None is any number, for a table that is nowhere but here."""
     if writer.client.url.startswith("memory://"):
         return None
-    given = writer.properties.get(DRIVER_ROWS, "10000")
-    if not given.isdecimal():
-        raise InvalidRequest(f"{DRIVER_ROWS} is a number of rows, not {given!r}", hint="0 always runs a Spark job.")
-    return int(given)
+    text = writer.context.properties.get(DRIVER_ROWS, "10000")
+    if not text.isdecimal():
+        raise InvalidRequest(f"{DRIVER_ROWS} is a number of rows, not {text!r}", hint="0 always runs a Spark job.")
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +134,11 @@ class WriteTask:
     plan: Preparation
     snapshot: MetaClient
     files: KnownFiles | None = None
-    placed_by: TaskOfRow | None = None
-    """Tells which task a bucket belongs to, where Spark placed the rows by an expression of its own."""
+    task_of_row: TaskOfRow | None = None
+    """Tells which task a bucket belongs to, where Spark computed the task of a row by an expression of its own."""
 
     def run(self, batches: Iterator[pa.RecordBatch], number: int, token: str) -> list[WrittenFile]:
-        """Prepare, place and write the rows of one task."""
+        """Prepare, tag and write the rows of one task."""
         tagging = tagging_of(self.snapshot, self.request, SerialRunner(), self.files)
         rows = self._new(self.plan.rows(by_name(batches, self.plan.incoming), self.context.requested_time, number))
         written: list[WrittenFile] = []
@@ -138,7 +146,7 @@ class WriteTask:
             tagging.buffer_rows(group_buffers, rows, ())
             found = tagging.finish(group_buffers, self.snapshot)
             groups = [tagged.target.file_group for tagged in found]
-            self._check_places(groups, number)
+            self._check_tasks(groups, number)
             refuse_pending_clustering(self.snapshot, groups)
             for index, tagged in enumerate(found):
                 group = number * GROUPS_PER_TASK + index
@@ -150,16 +158,17 @@ class WriteTask:
         policy = duplicate_policy(self.request.operation, self.request.options, self.plan.generator)
         if policy is Duplicates.NONE:
             return rows
-        memory = self.context.memory
-        return new_rows(rows, known_keys_of(self.snapshot, self.request.properties, memory, SerialRunner()), policy)
+        is_global = self.request.index_options.kind.is_global
+        known = known_keys_of(self.snapshot, self.context.memory, SerialRunner(), is_global=is_global)
+        return new_rows(rows, known, policy)
 
-    def _check_places(self, groups: list[FileGroupId], number: int) -> None:
+    def _check_tasks(self, groups: list[FileGroupId], number: int) -> None:
         """Two tasks must never write one bucket: only one of its files would count."""
-        if self.placed_by is None:
+        if self.task_of_row is None:
             return
         for group in groups:
             bucket = bucket_of_file_id(group.file_id)
-            if bucket is None or self.placed_by.of_bucket(group.partition_path, bucket) != number:
+            if bucket is None or self.task_of_row.of_bucket(group.partition_path, bucket) != number:
                 raise MisplacedRows(f"rows of {group} came to task {number}")
 
 

@@ -82,7 +82,8 @@ def txn_context_for(client: MetaClient, given: Mapping[str, str], base: TxnConte
     base = base or TxnContext.of(client.storage)
     asked = {key: value for key, value in given.items() if key in _KEYS}
     known = {key: value for key, value in client.config.properties.items() if key in _KEYS and key != MODE}
-    mode = mode_in_force(client.config, replace(base, options=_options(base, asked)))
+    concurrency = _DECLARED["concurrency"].read({**base.options.to_properties(), **asked})
+    mode = mode_in_force(client.config, replace(base, options=replace(base.options, concurrency=concurrency)))
     if mode.has_others:  # what is left of a single writer's days
         known = {
             key: value for key, value in known.items() if key not in _POLICY or value.upper() != FailedWrites.EAGER

@@ -1,10 +1,10 @@
 """A write from Arrow data in this process, on one screen.
 
-    prepared rows ──► piles by file group ──► begin ──► a task per group ──► commit
-                          (write/placing)                (write/task)
+    prepared rows ──► buffers by file group ──► begin ──► a task per group ──► commit
+                          (write/tagging)                   (write/task)
 
-Everything that the data itself can get wrong is found before the write begins, for rows are prepared and piled up (on
-disk past the memory given) first.
+Everything that the data itself can get wrong is found before the write begins, for rows are prepared and buffered (on
+disk past the memory of the write) first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from lakebed.config.read_options import TableConfig
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.writers import FileSchema, WrittenFile
 from lakebed.errors import ConflictError, StorageUnavailable
@@ -34,11 +33,12 @@ from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.conflicts import Touched, completed_since, conflicts, schema_still_the_same
 from lakebed.txn.transaction import Transaction
 from lakebed.txn.txn_context import TxnContext
-from lakebed.view.file_system_view import FileLister
+from lakebed.view.file_system_view import FileLister, FileSystemView
 from lakebed.write.operation import Operation
 from lakebed.write.rows.group_buffers import GroupBuffers
 from lakebed.write.schema_history import forget_histories, save_history
-from lakebed.write.tagging.tagging import TaggedGroup, Tagging
+from lakebed.write.tagging.tagging import TaggedGroup, Tagging, index_context
+from lakebed.write.tagging.targets import groups_of_partitions
 from lakebed.write.task.parallelism import LEAST_SHARE, Parallelism
 from lakebed.write.task.write_task import Target, WriteContext, write_group
 
@@ -77,6 +77,7 @@ class WriteRequest:
     schema_json: str
     """The table's schema after the write, without meta columns."""
     options: WriteOptions
+    index_options: IndexOptions
     properties: Mapping[str, str] = field(default_factory=dict)
     memory: int = 256 << 20
     partitions: tuple[str, ...] | None = None
@@ -124,7 +125,14 @@ def run_write(
 def tagging_of(client: MetaClient, request: WriteRequest, runner: Runner, lister: FileLister | None = None) -> Tagging:
     """How the rows of a write find their file groups."""
     return Tagging(
-        client, request.operation, request.options, request.properties, runner, request.reader_context, lister
+        client,
+        request.operation,
+        request.options,
+        request.index_options,
+        request.properties,
+        runner,
+        request.reader_context,
+        lister,
     )
 
 
@@ -144,7 +152,7 @@ def write_context(txn: Transaction, request: WriteRequest, parallelism: Parallel
     """What the tasks of a write must know."""
     config, storage = txn.snapshot.config, txn.snapshot.storage
     share = max(LEAST_SHARE, request.working // 2 // parallelism.count)
-    hashed = _index_options(config, request).kind is IndexKind.BUCKET
+    hashed = request.index_options.kind is IndexKind.BUCKET
     own = without_meta_fields(request.reader_context.schema)
     if request.partial and request.columns is not None:
         own = pa.schema([item for item in own if item.name in request.columns])
@@ -196,9 +204,10 @@ def commit(
 
 def _renew_rings(txn: Transaction, request: WriteRequest, replaced: Iterable[str]) -> list[str]:
     """New rings for partitions whose file groups vanish, under consistent hashing: retired ids are not used again."""
-    if not _index_options(txn.snapshot.config, request).is_consistent_bucket:
+    if not request.index_options.is_consistent_bucket:
         return []
-    index = open_index(Tagging.index_context(txn.snapshot, request.reader_context, SerialRunner()), request.properties)
+    context = index_context(txn.snapshot, FileSystemView.of(txn.snapshot), request.reader_context, SerialRunner())
+    index = open_index(context, request.index_options, request.properties)
     assert isinstance(index, ConsistentBucketIndex)
     partitions = sorted(replaced)
     for partition in partitions:
@@ -206,15 +215,11 @@ def _renew_rings(txn: Transaction, request: WriteRequest, replaced: Iterable[str
     return partitions
 
 
-def _index_options(config: TableConfig, request: WriteRequest) -> IndexOptions:
-    return IndexOptions.from_properties({**config.properties, **request.properties})
-
-
 def replaced_groups(snapshot: MetaClient, request: WriteRequest, touched: set[str]) -> dict[str, tuple[str, ...]]:
     """The groups that vanish with the commit of a replacing operation."""
     if not request.operation.replaces:
         return {}
-    return Tagging.groups_of(snapshot, request.partitions, touched)
+    return groups_of_partitions(FileSystemView.of(snapshot), request.partitions, touched)
 
 
 def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId]) -> None:
@@ -222,8 +227,8 @@ def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId
     wanted = set(groups)
     for instant, plan in snapshot.pending_clusterings():
         for group in plan.clustering.groups if plan.clustering else ():
-            for tagged_group in group.slices:
-                found = FileGroupId(tagged_group.partition_path, tagged_group.file_id)
+            for file_slice in group.slices:
+                found = FileGroupId(file_slice.partition_path, file_slice.file_id)
                 if found in wanted:
                     raise ConflictError(
                         f"the file group {found} is being clustered by {instant.requested_time}",
@@ -234,12 +239,12 @@ def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId
 def refuse_changed(read: MetaClient, txn: Transaction, request: WriteRequest, tagged: Sequence[TaggedGroup]) -> None:
     """Rows were made from what the table held when it was read; a write that completed since may have changed them.
 
-    Where a hash places rows only their own file groups matter; elsewhere a key may be anywhere in its partition, and
-    partitions that are replaced matter as a whole.
+    Where a hash tells the group of a row only those groups matter; elsewhere a key may be anywhere in its partition,
+    and partitions that are replaced matter as a whole.
     """
     groups = frozenset(tagged_group.target.file_group for tagged_group in tagged)
     partitions = set(request.partitions or ())
-    if _index_options(txn.snapshot.config, request).kind is not IndexKind.BUCKET:
+    if request.index_options.kind is not IndexKind.BUCKET:
         partitions |= {group.partition_path for group in groups}
     others = list(completed_since(read, txn.snapshot))
     groups |= {group for theirs in others for group in theirs.groups if group.partition_path in partitions}

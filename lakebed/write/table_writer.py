@@ -1,24 +1,24 @@
 """The write operations of a table, from whatever the user hands over to a commit.
 
-`TableWriter` binds a table to how it is written: options, lock, memory. Each operation prepares rows, and the job does
-the rest. Operations that depend on what the table holds (update, delete by condition) read first, and write by key.
+`TableWriter` has the operations of one call; how they write is in its context. Each operation prepares rows, and the
+job does the rest. Operations that depend on what the table holds (update, delete by condition) read first, and write by
+key.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.config.read_options import ReadOptions
-from lakebed.config.write_options import Duplicates, WriteOptions
+from lakebed.config.write_options import Duplicates
 from lakebed.errors import InvalidRequest
 from lakebed.expression.predicate import Predicate, is_in
-from lakebed.index.options import refuse_other_index
 from lakebed.merge.reader_context import ReaderContext
 from lakebed.model.ambiguous_keys import refuse_ambiguous_keys
 from lakebed.model.concat import concat
@@ -28,49 +28,32 @@ from lakebed.model.schema import PARTITION_PATH, RECORD_KEY, with_meta_fields, w
 from lakebed.read.plan import Query
 from lakebed.read.reader_context import keyed_reader_context
 from lakebed.read.scan import Scan
-from lakebed.runner import LocalRunner, Runner
 from lakebed.timeline.clock import instant_time_now
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.txn_context import TxnContext
 from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import CommitResult, WriteRequest, run_write, table_schema_json
 from lakebed.write.operation import Operation
 from lakebed.write.rows.delete_keys import key_table
-from lakebed.write.rows.prepare import Preparation, as_reader, plan_preparation, writing_generator
+from lakebed.write.rows.prepare import Preparation, as_reader, plan_preparation
 from lakebed.write.rows.set_expressions import assigned, bind_assignment, check_assignable
 from lakebed.write.tagging.duplicates import duplicate_policy, known_keys_of, new_rows
-from lakebed.write.virtual_keys import refuse_other_meta_fields, refuse_unmade_keys, refuse_unstored_keys
-from lakebed.write.write_checks import (
-    declared_schema,
-    refuse_other_fields,
-    refuse_other_version,
-    refuse_unwritable,
-    version_report,
-)
+from lakebed.write.write_checks import declared_schema, refuse_other_version, version_report
+from lakebed.write.writer_context import WriterContext
 
 DEFAULT_MEMORY = 1 << 30
 """More than a read may take: what is sorted in one piece need not go to disk."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TableWriter:
-    """How one table is written to."""
+    """The write operations of one call."""
 
-    client: MetaClient
-    txn_context: TxnContext
-    options: WriteOptions = field(default_factory=WriteOptions)
-    properties: Mapping[str, str] = field(default_factory=dict)
-    runner: Runner = field(default_factory=LocalRunner)
-    memory: int = DEFAULT_MEMORY
+    context: WriterContext
 
-    def __post_init__(self) -> None:
-        refuse_unwritable(self.client.config)
-        if not self.client.config.populate_meta_fields:
-            refuse_unmade_keys(self.client.config, keyed_reader_context(self.client).schema)
-        refuse_other_meta_fields(self.client.config, self.properties)
-        refuse_unstored_keys(self.client.config, self.properties)
-        refuse_other_index(self.client.config, self.properties)
-        refuse_other_fields(self.client.config, self.properties)
+    @property
+    def client(self) -> MetaClient:
+        """The table as it was when the call began."""
+        return self.context.client
 
     # ------------------------------------------------------------------ rows in
     def write(self, data: Any, operation: Operation, *, partial: bool = False) -> CommitResult:
@@ -90,11 +73,13 @@ class TableWriter:
         request = replace(self.request(operation, reader_context, plan), reads=reads)
         rows = plan.rows(reader, self.key_stem(), secrets.randbelow(1 << 31))
         in_hand = in_hand and plan.keeps_columns
-        policy = duplicate_policy(operation, self.options, plan.generator)
+        context = self.context
+        policy = duplicate_policy(operation, context.write_options, plan.generator)
         if policy is not Duplicates.NONE:
-            known = known_keys_of(self.client, self.properties, self.memory, self.runner)
+            is_global = context.index_options.kind.is_global
+            known = known_keys_of(self.client, context.memory, context.runner, is_global=is_global)
             rows, request, in_hand = new_rows(rows, known, policy), replace(request, reads=True), False
-        return run_write(self.client, self.txn_context, request, rows, self.runner, in_hand=in_hand)
+        return run_write(self.client, context.txn_context, request, rows, context.runner, in_hand=in_hand)
 
     def delete_keys(self, keys: Any) -> CommitResult:
         """Delete rows by key: values of a single key column, dicts of key columns, or an Arrow array or table."""
@@ -103,7 +88,7 @@ class TableWriter:
         data = key_table(keys, config.key_fields, reader_context.schema)
         if not data.num_rows:
             return self._delete_found(())
-        generator = writing_generator(config, self.properties)
+        generator = self.context.key_generator
         if all(name in data.schema.names for name in (*generator.columns, *config.partition_fields)):
             return self.delete_rows(data)
         generator = replace(generator, partition=PartitionFields())
@@ -128,9 +113,8 @@ class TableWriter:
     def _delete_found(self, rows: Iterable[pa.RecordBatch], *, reads: bool = False) -> CommitResult:
         reader_context = keyed_reader_context(self.client)
         request = replace(self._request_for(Operation.DELETE, reader_context), reads=reads)
-        return run_write(
-            self.client, self.txn_context, request, (), self.runner, unordered_deletes(rows, reader_context)
-        )
+        deletes = unordered_deletes(rows, reader_context)
+        return run_write(self.client, self.context.txn_context, request, (), self.context.runner, deletes)
 
     def delete_partitions(self, partitions: Sequence[str], *, as_read: bool = False) -> CommitResult:
         """Let whole partitions vanish; `as_read` only if nobody wrote to them since the table was opened."""
@@ -140,7 +124,7 @@ class TableWriter:
         request = replace(
             self._request_for(Operation.DELETE_PARTITION, reader_context), partitions=chosen, reads=as_read
         )
-        return run_write(self.client, self.txn_context, request, (), self.runner)
+        return run_write(self.client, self.context.txn_context, request, (), self.context.runner)
 
     def update(self, assignments: Mapping[str, str], where: str | None) -> CommitResult:
         """Set columns of the rows that a condition matches, by expressions over the row."""
@@ -165,11 +149,11 @@ class TableWriter:
 
         return self._write(pa.RecordBatchReader.from_batches(schema, updated()), Operation.UPSERT, reads=True)
 
-    # ------------------------------------------------------------------ pieces
+    # ------------------------------------------------------------------ steps of an operation
     def scan(self, columns: tuple[str, ...], where: str | Predicate | None) -> Scan:
         """Rows of the table that an operation depends on, within its part of the memory."""
-        options = ReadOptions(memory=max(1 << 20, self.memory // 4))
-        return Scan(self.client, Query.SNAPSHOT, columns, where, options=options, runner=self.runner, keyed=True)
+        options, runner = ReadOptions(memory=max(1 << 20, self.context.memory // 4)), self.context.runner
+        return Scan(self.client, Query.SNAPSHOT, columns, where, options=options, runner=runner, keyed=True)
 
     def plan(
         self, reader_context: ReaderContext, incoming: pa.Schema, *, partial: bool = False, deletes: bool = False
@@ -179,7 +163,7 @@ class TableWriter:
             self.client.config,
             declared_schema(self.client, reader_context),
             incoming,
-            options=self.properties,
+            generator=self.context.key_generator,
             partial=partial,
             deletes=deletes,
         )
@@ -202,12 +186,21 @@ class TableWriter:
         self, operation: Operation, reader_context: ReaderContext, json_text: str | None = None
     ) -> WriteRequest:
         text = json_text or table_schema_json(declared_schema(self.client, reader_context), self.client.config.name)
-        extra = version_report(reader_context)
-        return WriteRequest(operation, reader_context, text, self.options, self.properties, self.memory, extra=extra)
+        context = self.context
+        return WriteRequest(
+            operation,
+            reader_context,
+            text,
+            context.write_options,
+            context.index_options,
+            context.properties,
+            context.memory,
+            extra=version_report(reader_context),
+        )
 
     def key_stem(self) -> str:
         """What keys begin with that are made while writing."""
-        return instant_time_now(self.txn_context.clock, self.client.config.timezone)
+        return instant_time_now(self.context.txn_context.clock, self.client.config.timezone)
 
     def _partition_named(self, name: str, known: Sequence[str]) -> str:
         """A partition by its path, or by `column=value` where the table's folders are named by values alone."""

@@ -55,19 +55,19 @@ def refuse_unmade_keys(config: TableConfig, schema: pa.Schema | None = None) -> 
 
 def refuse_other_meta_fields(config: TableConfig, properties: Mapping[str, str]) -> None:
     """Meta fields are a choice for the life of a table: rows with and without could not be told apart."""
-    given = properties.get(POPULATE_META_FIELDS)
-    if given is not None and given.strip().lower() != str(config.populate_meta_fields).lower():
+    wanted = properties.get(POPULATE_META_FIELDS)
+    if wanted is not None and wanted.strip().lower() != str(config.populate_meta_fields).lower():
         raise InvalidRequest(
-            f"the table was made with {POPULATE_META_FIELDS}={str(config.populate_meta_fields).lower()}, not {given}",
+            f"the table was made with {POPULATE_META_FIELDS}={str(config.populate_meta_fields).lower()}, not {wanted}",
             hint="Leave the option out, or make another table.",
         )
 
 
-def refuse_unstored_keys(config: TableConfig, properties: Mapping[str, str]) -> None:
+def refuse_unstored_keys(config: TableConfig, index_options: IndexOptions) -> None:
     """Bloom filters are made of keys in files: where there are none, Hudi's own upserts end in a null pointer."""
     if config.populate_meta_fields:
         return
-    kind = IndexOptions.from_properties({**config.properties, **properties}).kind
+    kind = index_options.kind
     if kind in _BY_STORED_KEYS:
         others = ", ".join((IndexKind.SIMPLE, IndexKind.GLOBAL_SIMPLE, IndexKind.BUCKET))
         raise InvalidRequest(

@@ -62,8 +62,8 @@ def refuse_other_fields(config: TableConfig, properties: Mapping[str, str]) -> N
     own = {"recordkey": config.key_fields, "partitionpath": config.partition_fields}
     for word, there in {**own, "precombine": config.ordering_fields}.items():
         key = f"hoodie.datasource.write.{word}.field"
-        given = tuple(name.partition(":")[0] for name in WORDS.parse(properties.get(key, "")))
-        if given and given != there:
+        named = tuple(name.partition(":")[0] for name in WORDS.parse(properties.get(key, "")))
+        if named and named != there:
             raise InvalidRequest(
                 f"the table has {','.join(there) or 'none'} where {key}={properties[key]}",
                 hint=f"Leave {key} out: the table knows it.",

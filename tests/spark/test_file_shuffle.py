@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakebed.index.options import IndexOptions
 from lakebed.spark import file_shuffle
 from tests.spark.tables import assert_same, frame, rows
 from tests.spark.writes import (
@@ -78,9 +79,10 @@ def test_what_goes_by_the_shuffle(tmp_path: Path, spark: Any, every_size: list[i
         new_table(tmp_path / name, **KINDS[name]).bulk_insert(frame(spark, rows(range(9))), options=JOB)
     assert not every_size
     client = new_table(tmp_path / "t")._client
-    assert file_shuffle.can_shuffle_by_files(client, {}, 1.0)
-    assert not file_shuffle.can_shuffle_by_files(client, {}, None), "Spark does not know how much comes"
-    assert not file_shuffle.can_shuffle_by_files(client, {}, float(file_shuffle.MOST_BYTES + 1))
+    index = IndexOptions.from_properties(client.config.properties)
+    assert file_shuffle.can_shuffle_by_files(client, index, 1.0)
+    assert not file_shuffle.can_shuffle_by_files(client, index, None), "Spark does not know how much comes"
+    assert not file_shuffle.can_shuffle_by_files(client, index, float(file_shuffle.MOST_BYTES + 1))
 
 
 def test_wrong_rows_leave_no_trace(tmp_path: Path, spark: Any, every_size: list[int]) -> None:

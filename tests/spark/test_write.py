@@ -238,7 +238,7 @@ def test_one_shuffle_and_rows_enter_python_once(tmp_path: Path, spark: Any) -> N
     from lakebed.read.reader_context import reader_context_of
     from lakebed.spark import write_job
     from lakebed.spark.driver_write import plan_text
-    from lakebed.spark.partitioner import place_rows
+    from lakebed.spark.partitioner import repartition_rows
     from lakebed.write.operation import Operation
 
     table = new_table(tmp_path / "t")
@@ -247,7 +247,7 @@ def test_one_shuffle_and_rows_enter_python_once(tmp_path: Path, spark: Any) -> N
     given = frame(spark, rows(range(20)))
     plan = writer.plan(reader_context_of(writer.client), write_job.arrow_schema(given.schema))
     request = writer.request(Operation.UPSERT, reader_context_of(writer.client), plan)
-    tagged = place_rows(given, plan, writer.client, request, sorted(paths_of(table)))
+    tagged = repartition_rows(given, plan, writer.client, request, sorted(paths_of(table)))
     assert isinstance(tagged.options, WriteOptions)
     task = write_job.WriteTask(None, request, plan, writer.client)  # type: ignore[arg-type]
     text = plan_text(write_job.written_by(tagged.rows, task))
@@ -257,7 +257,7 @@ def test_one_shuffle_and_rows_enter_python_once(tmp_path: Path, spark: Any) -> N
     assert "ArrowEvalPython " not in text
     assert "Sort " not in text
     assert tagged.check is not None
-    asked = place_rows(given, plan, writer.client, request, sorted(paths_of(table)), natively=False)
+    asked = repartition_rows(given, plan, writer.client, request, sorted(paths_of(table)), natively=False)
     text = plan_text(write_job.written_by(asked.rows, task))
     assert text.count("Exchange ") == 1
     assert text.count("ArrowEvalPython ") == 1

@@ -12,24 +12,21 @@ import pyarrow as pa
 
 from lakebed.config.merge_settings import MergeMode
 from lakebed.config.table_config import TableConfig
-from lakebed.config.upkeep_groups import check_upkeep
-from lakebed.config.write_options import WriteOptions
 from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
 from lakebed.format.names import PROPERTIES_FILE
 from lakebed.format.table_files import render_properties
-from lakebed.index.options import IndexOptions
 from lakebed.model.record_key import partition_path_array, record_key_array
 from lakebed.read.reader_context import keyed_reader_context
 from lakebed.runner import SerialRunner
 from lakebed.storage.memory import MemoryStorage
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.mode import txn_context_for
 from lakebed.write.job import tagging_of
 from lakebed.write.operation import Operation
 from lakebed.write.rows.group_buffers import GroupBuffers
 from lakebed.write.table_writer import TableWriter
 from lakebed.write.virtual_keys import refuse_unmade_keys
 from lakebed.write.write_checks import refuse_unwritable
+from lakebed.write.writer_context import writer_context
 
 _SOME_MEMORY = 1 << 20
 
@@ -45,8 +42,6 @@ def dry_run(properties: Mapping[str, str], schema: pa.Schema) -> None:
                 "hoodie.record.merge.mode=CUSTOM needs the name of a merger",
                 hint="Register one with lakebed.register_merger, and name it in hoodie.record.merge.strategy.id.",
             )
-        IndexOptions.from_properties(properties)
-        check_upkeep(properties)
         _prepare(properties, schema)
     except (CorruptTable, UnsupportedFormat) as problem:  # nothing is corrupt yet: there is no table
         raise InvalidRequest(problem.what, hint="Correct the properties of the new table.") from None
@@ -65,8 +60,8 @@ def _prepare(properties: Mapping[str, str], schema: pa.Schema) -> None:
     storage = MemoryStorage()
     storage.put_if_absent(PROPERTIES_FILE, render_properties(dict(properties), []))
     client = MetaClient.open(storage)
-    txn_context = txn_context_for(client, properties)
-    writer = TableWriter(client, txn_context, WriteOptions.from_properties(properties), memory=_SOME_MEMORY)
+    context = writer_context(client, properties, {}, memory=_SOME_MEMORY, default_memory=_SOME_MEMORY)
+    writer = TableWriter(context)
     reader_context = keyed_reader_context(client)
     plan = writer.plan(reader_context, schema)
     nothing = pa.RecordBatch.from_pylist([], schema)

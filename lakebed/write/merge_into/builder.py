@@ -22,7 +22,6 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.config.option import FLAG, Option
-from lakebed.index.options import IndexOptions
 from lakebed.merge.reader_context import ReaderContext
 from lakebed.model.schema import IS_DELETED, PARTITION_PATH, RECORD_KEY, without_meta_fields
 from lakebed.read.reader_context import keyed_reader_context
@@ -30,7 +29,7 @@ from lakebed.write.job import CommitResult, run_write
 from lakebed.write.merge_into.clauses import TARGET, BoundClause, Clause, Kind, Meeting, Verb, bind, refuse_new_columns
 from lakebed.write.merge_into.join import MergeJoin, SourceRows
 from lakebed.write.operation import Operation
-from lakebed.write.rows.prepare import as_reader, writing_generator
+from lakebed.write.rows.prepare import as_reader
 from lakebed.write.table_writer import TableWriter, unordered_deletes
 from lakebed.write.write_checks import declared_schema
 
@@ -90,7 +89,7 @@ class MergeBuilder:
 
 def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
     """Read, join, write."""
-    client = writer.client
+    context, client = writer.context, writer.client
     config = client.config
     reader = as_reader(merge.source)
     reader_context = keyed_reader_context(client)
@@ -98,14 +97,13 @@ def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
     meeting = Meeting.of(merge.on, config, own, reader.schema)
     clauses = bind(merge.clauses, config, own, reader.schema)
     refuse_new_columns(merge.clauses, clauses, meeting, own, reader.schema)
-    generator = writing_generator(config, writer.properties)
+    generator = context.key_generator
     partial = _partial_columns(writer, clauses, own, reader_context)
     nullable = without_meta_fields(reader_context.schema)
     columns = (
         nullable if partial is None else pa.schema([i for i in nullable if i.name in {*partial, *generator.columns}])
     )
-    index = IndexOptions.from_properties({**config.properties, **writer.properties})
-    with SourceRows(reader, writer.memory // 4) as source:
+    with SourceRows(reader, context.memory // 4) as source:
         join = MergeJoin(
             source,
             meeting,
@@ -113,7 +111,7 @@ def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
             own,
             columns,
             generator,
-            moves=bool(config.partition_fields) and not index.kind.is_global,
+            moves=bool(config.partition_fields) and not context.index_options.kind.is_global,
         )
         plan = writer.plan(reader_context, columns, partial=partial is not None)
         request = replace(
@@ -126,7 +124,7 @@ def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
         deletes = unordered_deletes(
             join.deletes, reader_context
         )  # read when the rows are through and all deletes are known
-        return run_write(client, writer.txn_context, request, prepared, writer.runner, deletes)
+        return run_write(client, context.txn_context, request, prepared, context.runner, deletes)
 
 
 def _read(
@@ -143,7 +141,7 @@ def _partial_columns(
 ) -> tuple[str, ...] | None:
     """The columns that logs will hold, when the merge only updates some of them; None to write whole rows."""
     config = writer.client.config
-    wanted = PARTIAL_UPDATES.read({**config.properties, **writer.properties})
+    wanted = PARTIAL_UPDATES.read({**config.properties, **writer.context.properties})
     if not config.populate_meta_fields:
         return None  # readers make the key of a partial row from columns that it does not have
     if not config.is_mor or not wanted or not reader_context.rule.picks_whole_records:

@@ -9,7 +9,7 @@ that holds them. Nothing is collected: one batch is in memory at a time; a frame
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from lakebed.config.read_options import MergeMode, TableConfig
-from lakebed.config.write_options import WriteOptions
 from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
 from lakebed.model.ambiguous_keys import refuse_ambiguous_keys, refuse_ambiguous_paths
 from lakebed.model.concat import decodable
@@ -55,8 +54,8 @@ class Preparation:
     @property
     def keeps_columns(self) -> bool:
         """Whether columns go into the table as they come, without a copy in another type."""
-        given = {item.name: item.type for item in self.incoming}
-        return all(given.get(item.name) == item.type for item in self.columns)
+        types = {item.name: item.type for item in self.incoming}
+        return all(types.get(item.name) == item.type for item in self.columns)
 
     def rows(self, batches: Iterable[pa.RecordBatch], requested_time: str, task: int = 0) -> Iterator[pa.RecordBatch]:
         """The prepared batches. `begin` and `task` number the rows of a table without key columns."""
@@ -118,27 +117,22 @@ class Preparation:
             raise InvalidRequest(error.what) from None
 
 
-def writing_generator(config: TableConfig, options: Mapping[str, str] | None = None) -> KeyGenerator:
-    """The key generator of a table for a writer, who may allow values that give one key."""
-    chosen = WriteOptions.from_properties({**config.properties, **(options or {})})
-    return replace(key_generator_of(config, options), allows_ambiguous=chosen.allow_ambiguous_keys)
-
-
 def plan_preparation(
     config: TableConfig,
     table_schema: pa.Schema,
     incoming: pa.Schema,
     *,
-    options: Mapping[str, str] | None = None,
+    generator: KeyGenerator | None = None,
     partial: bool = False,
     deletes: bool = False,
 ) -> Preparation:
     """Compare the data's schema with the table's; `InvalidRequest` when the table cannot take the data.
 
+    `generator` makes the keys: the writer's, or the table's own.
     `partial` data may lack columns; `deletes` needs the key and partition columns only, and what else it brings, other
     than the ordering columns, is left out.
     """
-    generator = writing_generator(config, options)
+    generator = generator or key_generator_of(config)
     doubled = {name for name in incoming.names if incoming.names.count(name) > 1}
     if doubled:
         raise InvalidRequest(f"the data has two columns called {sorted(doubled)[0]!r}")
@@ -169,7 +163,8 @@ def prepare(
 ) -> tuple[Preparation, pa.RecordBatchReader]:
     """The plan, and the prepared rows as a stream."""
     reader = as_reader(data)
-    plan = plan_preparation(config, table_schema, reader.schema, options=options, partial=partial, deletes=deletes)
+    generator = key_generator_of(config, options)
+    plan = plan_preparation(config, table_schema, reader.schema, generator=generator, partial=partial, deletes=deletes)
     return plan, pa.RecordBatchReader.from_batches(plan.schema, plan.rows(reader, requested_time, task))
 
 

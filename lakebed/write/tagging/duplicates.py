@@ -8,7 +8,7 @@ what a reader would see: a key that was deleted is free again. Rows of the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +19,6 @@ from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import Duplicates, WriteOptions
 from lakebed.errors import InvalidRequest
 from lakebed.expression.predicate import Predicate, is_in
-from lakebed.index.options import IndexOptions
 from lakebed.merge.arrow_numpy import Bools, bool_array, index_array, numbers
 from lakebed.merge.key_index import KeyIndex
 from lakebed.model.concat import concat
@@ -40,8 +39,8 @@ def duplicate_policy(operation: Operation, options: WriteOptions, generator: Key
     return Duplicates.NONE if operation is not Operation.INSERT or generator.is_keyless else options.duplicates
 
 
-def known_keys_of(client: MetaClient, properties: Mapping[str, str], memory: int, runner: Runner) -> KnownKeys:
-    """The keys of the table as it is."""
+def known_keys_of(client: MetaClient, memory: int, runner: Runner, *, is_global: bool) -> KnownKeys:
+    """The keys of the table as it is: of a row's partition, or of all of them where the index is global."""
     options = ReadOptions(memory=max(1 << 20, memory // 4))
 
     def read(where: Predicate | None) -> Iterable[pa.RecordBatch]:
@@ -49,7 +48,7 @@ def known_keys_of(client: MetaClient, properties: Mapping[str, str], memory: int
         scan = Scan(client, Query.SNAPSHOT, columns, where, options=options, runner=runner, keyed=True)
         return scan.to_batches()
 
-    return KnownKeys(read, IndexOptions.from_properties({**client.config.properties, **properties}).kind.is_global)
+    return KnownKeys(read, is_global)
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
-"""Homes for new keys, where no hash says where a key belongs: small files first, then new file groups.
+"""File groups for new keys, where no hash says where a key belongs: small files first, then new file groups.
 
-Pure functions. A home is chosen by the key's hash among slots handed out in proportion to the room each file has, so
+Pure functions. A group is chosen by the key's hash among slots handed out in proportion to the room each file has, so
 that two copies of a new key in one batch meet in one task, whatever task they come from.
 """
 
@@ -28,7 +28,7 @@ SLOTS = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class InsertBucket:
-    """A place for new keys of one partition: an existing small slice, or a new group."""
+    """A group for new keys of one partition: an existing small slice, or a new group."""
 
     file_id: str
     slots: int
@@ -75,18 +75,18 @@ def insert_buckets(
         InsertBucket(file_id, int(end - start), file_slice)
         for (file_id, _, file_slice), start, end in zip(shares, starts, ends.tolist(), strict=True)
     ]
-    return [home for home in found if home.slots]
+    return [bucket for bucket in found if bucket.slots]
 
 
-def insert_bucket_of_keys(keys: pa.Array, places: Sequence[InsertBucket]) -> Ints:
-    """The number of the home of every key."""
+def insert_bucket_of_keys(keys: pa.Array, buckets: Sequence[InsertBucket]) -> Ints:
+    """The number of the bucket of every key."""
     slot = (np.asarray(string_hashes(keys)).astype(np.int64) & 0x7FFFFFFF) % SLOTS
-    ends = np.cumsum([home.slots for home in places])
+    ends = np.cumsum([bucket.slots for bucket in buckets])
     return np.searchsorted(ends, slot, side="right").astype(np.int64)
 
 
 def assign_inserts(located: pa.Table, insert_buckets_in: Callable[[str, int], list[InsertBucket]]) -> pa.Table:
-    """Located rows with a file group for every key that has none; `homes_in` gives those of so many keys of a path."""
+    """Located rows with a file group for every key; `insert_buckets_in` gives those for so many new keys of a path."""
     column = located.column(FILE_ID)
     if not column.null_count:
         return located
@@ -94,15 +94,15 @@ def assign_inserts(located: pa.Table, insert_buckets_in: Callable[[str, int], li
     paths, path_of = distinct(located, PARTITION_PATH)
     keys = concat_chunks(located.column(RECORD_KEY))
     ids: list[str] = []
-    home_of = np.full(located.num_rows, -1, np.int64)
+    bucket_of = np.full(located.num_rows, -1, np.int64)
     for path, rows in zip(paths.to_pylist(), grouped(path_of, len(paths)), strict=True):
         members = rows[new[rows]]
         if len(members):
-            places = insert_buckets_in(path, len(members))
-            home_of[members] = len(ids) + insert_bucket_of_keys(keys.take(index_array(members)), places)
-            ids += [home.file_id for home in places]
+            buckets = insert_buckets_in(path, len(members))
+            bucket_of[members] = len(ids) + insert_bucket_of_keys(keys.take(index_array(members)), buckets)
+            ids += [bucket.file_id for bucket in buckets]
     position = located.schema.get_field_index(FILE_ID)
-    return located.set_column(position, located.schema.field(position), _filled(column, ids, home_of))
+    return located.set_column(position, located.schema.field(position), _filled(column, ids, bucket_of))
 
 
 def _filled(column: pa.ChunkedArray, ids: list[str], number: Ints) -> pa.ChunkedArray:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
 
 from lakebed.config.read_options import ReadOptions
-from lakebed.index.locations import IndexContext
+from lakebed.index.choose import open_index
+from lakebed.index.locations import Index, IndexContext
+from lakebed.index.options import IndexOptions
 from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.reader_context import ReadSplit
 from lakebed.model.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY
@@ -23,6 +26,12 @@ def context_of(path: Path) -> IndexContext:
     reader_context = reader_context_of(client)
     reader = FileGroupReader(client.storage, reader_context, ReadOptions(), reader_context.schema)
     return IndexContext(client, FileSystemView.of(client), reader, LocalRunner(threads=2))
+
+
+def index_of(context: IndexContext, options: Mapping[str, str] | None = None) -> Index:
+    """The index of a write with these options on top of the table's own."""
+    chosen = IndexOptions.from_properties({**context.client.config.properties, **(options or {})})
+    return open_index(context, chosen, options)
 
 
 def stored_rows(context: IndexContext) -> pa.Table:

@@ -12,10 +12,9 @@ import pytest
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.format.names import hashing_meta_dir
 from lakebed.index.bucket import BucketIndex, bucket_of_file_id, fixed_file_id
-from lakebed.index.choose import open_index
 from lakebed.index.consistent import ConsistentBucketIndex, load_hashing
 from lakebed.index.locations import FILE_ID, INSTANT, OLD_FILE_ID
-from tests.unit.index.tables import context_of, file_ids, incoming, stored_rows
+from tests.unit.index.tables import context_of, file_ids, incoming, index_of, stored_rows
 
 Golden = Callable[[str], Path]
 COUNT = "hoodie.bucket.index.num.buckets"
@@ -39,7 +38,7 @@ def bucket_options(count: int, **more: str) -> dict[str, str]:
 def test_rows_go_where_hudi_put_them(name: str, options: dict[str, str], golden: Golden) -> None:
     context = context_of(golden(name))
     rows = stored_rows(context)
-    located = open_index(context, options).locate(rows)
+    located = index_of(context, options).locate(rows)
     assert rows.num_rows > 20
     assert located.column(FILE_ID).to_pylist() == file_ids(rows)
     assert located.column(INSTANT).null_count == 0
@@ -90,14 +89,14 @@ def test_fixed_ids_for_writers_that_do_not_block(golden: Golden) -> None:
 def test_the_bucket_count_is_never_guessed(golden: Golden) -> None:
     context = context_of(golden("mor_bucket_v9"))
     with pytest.raises(InvalidRequest, match="num_buckets"):
-        open_index(context, {"hoodie.index.type": "BUCKET"})
+        index_of(context, {"hoodie.index.type": "BUCKET"})
     with pytest.raises(InvalidRequest, match=r"bucket 2 of a table with 2|not written with 2 buckets"):
-        open_index(context, bucket_options(2)).locate(stored_rows(context))
+        index_of(context, bucket_options(2)).locate(stored_rows(context))
     with pytest.raises(InvalidRequest, match="not a key column"):
-        open_index(context, bucket_options(3, **{"hoodie.bucket.index.hash.field": "txt"}))
+        index_of(context, bucket_options(3, **{"hoodie.bucket.index.hash.field": "txt"}))
     with pytest.raises(InvalidRequest, match="was not written by a bucket index"):
         simple = context_of(golden("cow_simple_v9"))
-        open_index(simple, bucket_options(2)).locate(stored_rows(simple))
+        index_of(simple, bucket_options(2)).locate(stored_rows(simple))
 
 
 def test_two_groups_of_one_bucket_are_corruption(golden_copy: Golden) -> None:

@@ -12,13 +12,12 @@ import pytest
 
 from lakebed.errors import InvalidRequest
 from lakebed.index.bloom import bloom_index
-from lakebed.index.choose import open_index
 from lakebed.index.key_scan import KeyReader, SliceLookup
 from lakebed.index.locations import FILE_ID, INSTANT, OLD_FILE_ID, OLD_PARTITION
 from lakebed.index.simple import simple_index
 from lakebed.merge.key_index import KeyIndex
 from lakebed.model.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY
-from tests.unit.index.tables import context_of, file_ids, incoming, stored_rows
+from tests.unit.index.tables import context_of, file_ids, incoming, index_of, stored_rows
 
 Golden = Callable[[str], Path]
 TABLES = [
@@ -41,7 +40,7 @@ KINDS = ["SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM"]
 def test_every_stored_key_is_found_where_it_is(name: str, kind: str, golden: Golden) -> None:
     context = context_of(golden(name))
     rows = stored_rows(context)
-    located = open_index(context, {"hoodie.index.type": kind}).locate(rows)
+    located = index_of(context, {"hoodie.index.type": kind}).locate(rows)
     assert located.column(FILE_ID).to_pylist() == file_ids(rows)
     assert located.column(INSTANT).null_count == 0
     assert located.column(OLD_FILE_ID).null_count == rows.num_rows
@@ -53,10 +52,10 @@ def test_new_keys_have_no_place_and_doubles_share_one(kind: str, golden: Golden)
     stored = stored_rows(context)
     key, path = stored.column(RECORD_KEY)[3].as_py(), stored.column(PARTITION_PATH)[3].as_py()
     rows = incoming(("new", path), (key, path), ("new", "nowhere"), (key, path))
-    located = open_index(context, {"hoodie.index.type": kind}).locate(rows)
+    located = index_of(context, {"hoodie.index.type": kind}).locate(rows)
     place = file_ids(stored)[3]
     assert located.column(FILE_ID).to_pylist() == [None, place, None, place]
-    assert located.slice(0, 0).schema.equals(open_index(context).locate(rows.slice(0, 0)).schema)
+    assert located.slice(0, 0).schema.equals(index_of(context).locate(rows.slice(0, 0)).schema)
 
 
 def test_a_key_is_known_by_its_partition_unless_the_index_is_global(golden: Golden) -> None:
@@ -136,7 +135,7 @@ def test_a_table_that_stores_no_keys(golden: Golden) -> None:
     context = context_of(golden("cow_virtualkeys_v9"))
     rows = incoming(("k0000", "p0"), ("k0001", "p1"), ("k0001", "p0"), ("zz", "p0"))
     for kind in ("SIMPLE", "BLOOM"):
-        located = open_index(context, {"hoodie.index.type": kind}).locate(rows).column(FILE_ID).to_pylist()
+        located = index_of(context, {"hoodie.index.type": kind}).locate(rows).column(FILE_ID).to_pylist()
         assert located[0] is not None and located[1] is not None and located[2:] == [None, None]
 
 
@@ -144,15 +143,13 @@ def test_the_record_index_knows_what_the_files_say(golden: Golden) -> None:
     context = context_of(golden("cow_oddkeys_rli_v9"))
     rows = stored_rows(context)
     options = {"hoodie.index.type": "RECORD_INDEX"}
-    located = open_index(context, options).locate(rows)
+    located = index_of(context, options).locate(rows)
     assert located.column(FILE_ID).to_pylist() == file_ids(rows)
-    stays = open_index(context, options).locate(
-        incoming((rows.column(RECORD_KEY)[0].as_py(), "elsewhere"), ("new", "p"))
-    )
+    stays = index_of(context, options).locate(incoming((rows.column(RECORD_KEY)[0].as_py(), "elsewhere"), ("new", "p")))
     assert stays.column(PARTITION_PATH).to_pylist() == [rows.column(PARTITION_PATH)[0].as_py(), "p"]
     assert stays.column(FILE_ID).to_pylist() == [file_ids(rows)[0], None]
     with pytest.raises(InvalidRequest, match="record index"):
-        open_index(context_of(golden("cow_simple_v9")), options)
+        index_of(context_of(golden("cow_simple_v9")), options)
 
 
 def test_an_index_task_can_be_sent_away(golden: Golden) -> None:

@@ -168,8 +168,9 @@ def test_the_source_of_spark() -> None:
         table(row("c", 1, "x", v=1)), Operation.UPSERT
     )
     forgetful = Settings({"path": target.url})
-    forgetful.writer(client_of(target)).write(table(row("d", 1, "x", v=1)), Operation.UPSERT)
-    after_write(forgetful.services(client_of(target)))
+    writer = forgetful.writer(client_of(target))
+    writer.write(table(row("d", 1, "x", v=1)), Operation.UPSERT)
+    after_write(forgetful.services(writer.context), writer.context)
     assert lives(target, theirs)
     with pytest.raises(InvalidRequest, match="concurrency mode is"):
         Settings({"path": target.url, **SINGLE}).writer(client_of(target))

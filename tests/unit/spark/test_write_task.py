@@ -12,11 +12,11 @@ from lakebed.read.reader_context import keyed_reader_context
 from lakebed.runner import SerialRunner
 from lakebed.storage.open import open_storage
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.txn.txn_context import TxnContext
 from lakebed.write.job import begin, commit, write_context
 from lakebed.write.operation import Operation
 from lakebed.write.table_writer import TableWriter
 from lakebed.write.task.parallelism import Parallelism
+from lakebed.write.writer_context import writer_context
 from tests.unit.write.tables import SCHEMA, make, row, table, values
 
 write_job = pytest.importorskip("lakebed.spark.write_job", reason="needs pyspark")
@@ -25,12 +25,12 @@ write_job = pytest.importorskip("lakebed.spark.write_job", reason="needs pyspark
 def insert_in_task(t: lakebed.Table, policy: Duplicates) -> None:
     """What the driver and one task do with two rows, of which one is there."""
     storage = open_storage(t.url)
-    options = WriteOptions(duplicate_policy=policy)
-    writer = TableWriter(MetaClient.open(storage), TxnContext.of(storage), options)
+    options = WriteOptions(duplicate_policy=policy).to_properties()
+    writer = TableWriter(writer_context(MetaClient.open(storage), {}, options, default_memory=1 << 30))
     reader_context = keyed_reader_context(writer.client)
     plan = writer.plan(reader_context, SCHEMA)
     request = writer.request(Operation.INSERT, reader_context, plan)
-    with begin(writer.client, writer.txn_context, request) as txn:
+    with begin(writer.client, writer.context.txn_context, request) as txn:
         context = write_context(txn, request, Parallelism(SerialRunner()))
         task = write_job.WriteTask(context, request, plan, txn.snapshot)
         pickle.dumps(task)
