@@ -1,4 +1,4 @@
-"""Text over columns: LIKE and regular expressions, pieces, case, length. Positions and lengths count characters."""
+"""Text functions over columns: LIKE, regular expressions, substrings, case, length. Positions count characters."""
 
 from __future__ import annotations
 

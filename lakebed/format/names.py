@@ -1,4 +1,4 @@
-"""Every file and folder name of the format, as parse and render pairs.
+"""Every file and folder name of the format, as pairs of parse and render.
 
     base file      <fileId>_<writeToken>_<begin>.<parquet|orc|hfile|lance>
     log, inline    .<fileId>_<begin>.log.<version>[_<writeToken>[.cdc]]          (hidden; no token in very old tables)

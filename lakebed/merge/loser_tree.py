@@ -1,4 +1,4 @@
-r"""The order of keys, said once, and the tree that keeps k runs in that order.
+r"""The definition of key order, and the loser tree that keeps k runs in that order.
 
 **Key order is unsigned UTF-8 byte order**: what `bytes` compares by in Python, what Arrow, Parquet statistics, HFile
 and Spark's UTF8_BINARY use. It is not Java's `String.compareTo`: U+FFFD (EF BF BD) sorts before an emoji (F0 9F ..)

@@ -1,4 +1,4 @@
-"""Merge vectors: which rows of which run are dead, one bit a row, from keys and ordering values alone.
+"""Merge vectors: one bit per row says whether it is dead, computed from keys and ordering values alone.
 
 When a merge picks whole records, its result is nothing but a set of dead rows per file. Any Parquet reader can then
 read base files and logs side by side and drop those rows, with its own filters and column pruning. Bit i % 64 of word

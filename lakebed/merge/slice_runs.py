@@ -1,4 +1,4 @@
-"""From the files of a slice to runs: the base file and every log block that counts, each at the table's schema.
+"""From the files of a file slice to runs: the base file and every log block in force, each in the table's schema.
 
     base file ───────────────► run 0
     log blocks that count ───► run 1…      (datafile/log_scan says which)

@@ -1,4 +1,4 @@
-"""The metadata table of a table: listings, statistics and indexes by key instead of by folder.
+"""The reader of Hudi's metadata table: listings, column statistics and indexes by key.
 
 It lies in `.hoodie/metadata` and is an ordinary merge-on-read table, so its timeline, file view and log rules are the
 ones every table has. Two things are its own. Its files are HFiles and are read by key (`group_reader.py`). And each

@@ -1,4 +1,4 @@
-"""The files of a table as values: base file, log file, slice, group.
+"""The files of a table as values: base file, log file, file slice, file group.
 
     file group  =  all files of one file id in one partition
       slice     =  at most one base file (level 1) and the log files (level 0) that came after it

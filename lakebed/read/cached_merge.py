@@ -1,4 +1,4 @@
-"""A slice with logs that is read again: each file by itself, dead rows dropped by merge vectors, nothing compared.
+"""Repeated reads of a file slice with logs: files read one by one, dead rows dropped by cached merge vectors.
 
     first read     merged as ever: whoever reads once pays for nothing else
     second read    keys and ordering values of all runs ──► merge vectors and the order of rows, if they can be kept

@@ -1,4 +1,4 @@
-"""Planning a read: query and time -> which slices, and why not the others.
+"""Plans a read: query type and time to file slices, with a count of what was pruned and why.
 
     timeline ──► view (slices at a completion time) ──► pruning (partitions, buckets, time) ──► splits
 

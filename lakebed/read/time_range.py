@@ -1,4 +1,4 @@
-"""The times of a query, resolved once: which state of the table, and which of its rows.
+"""The times of a query, resolved once: which state of the table is read, and which of its rows.
 
     as_of(instant)            the state at that instant's completion; as_of(time): of everything completed by then
     incremental(start, end]   of the state at the end, the rows whose current version was committed after the start

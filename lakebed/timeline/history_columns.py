@@ -1,4 +1,4 @@
-"""The archived actions as Arrow columns, and what is asked of such columns: order, ranges, instants.
+"""Archived actions as Arrow columns, and the operations on them: sorting, ranges, instants.
 
     requested_time, completion_time, action: string        always
     metadata, plan: binary                                 whole timeline files, only when bodies are asked for

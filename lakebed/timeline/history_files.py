@@ -1,4 +1,4 @@
-"""Which files of the history folder count.
+"""The current files of the history: `_version_`, manifests, and the files that they list.
 
     history/_version_                                text: the number of the current manifest
     history/manifest_<N>                             JSON: which files count, and how long each is

@@ -1,4 +1,4 @@
-"""Archived actions newest first, without reading more files than are asked for.
+"""Archived actions newest first, reading no more files than needed.
 
     files by the latest time that they can hold     c ▐████████▌
                                                       b ▐██████▌     a ▐███▌

@@ -1,4 +1,4 @@
-"""The client of one table: where it is, how it is configured, and what happened to it.
+"""The client of one table: its location, its configuration and its timeline.
 
 Everything above asks here: is this instant committed, when did it complete, what did it write, what is planned. A
 client is one moment of a table: `reload()` gives a new one, so that a plan made from a client never sees half a change.

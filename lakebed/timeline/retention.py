@@ -1,4 +1,4 @@
-"""How far back a table can be asked: one guard for every question about a past state.
+"""How far back a table can be read: the guard of every query of a past state.
 
     file v1      file v2            file v3
     ├─────────────┼──────────────────┼───────►   completion times

@@ -1,4 +1,4 @@
-"""The timeline: an immutable list of instants, and the questions asked of it.
+"""The timeline: an immutable list of instants, and the queries over it.
 
     20261115.compaction.requested  ┐
     20261115.compaction.inflight   ├─ one action, most advanced state: commit, completed

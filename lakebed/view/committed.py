@@ -1,4 +1,4 @@
-"""Which files count: the answer of the timeline to a listing.
+"""Which listed files are committed, by the timeline and the commit reports.
 
 A file belongs to the write whose begin is in its name. It counts when that write is committed and, whenever the write's
 report is at hand, when the report names the file: a task that was tried twice may leave a second file behind, even

@@ -1,4 +1,4 @@
-"""The file system view: listing + timeline -> file groups and slices, at any time.
+"""The file system view: listing and timeline to file groups and file slices, at any time.
 
 The view is a fold of commits over a listing and has no other input. It answers for one moment of the timeline, that of
 the `CommitLookup` it was given, and for any earlier time `at` by counting only what had *completed* by then: base

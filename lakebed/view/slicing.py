@@ -1,4 +1,4 @@
-"""Cutting a file group into slices: a pure function of files and completion times.
+"""Cuts a file group into file slices: a pure function of files and completion times.
 
     base b1      base b2 (compaction)
     ├─────────────┼──────────────────>  time

@@ -1,4 +1,4 @@
-"""Avro records one by one, by fastavro: the slow way in, with the same answer as `avro/readers`, and the way out.
+"""Avro records one by one with fastavro: the fallback decoder, equal to `avro/readers`, and the record encoder.
 
 Logical types are taken off the schema first (all but decimals), so that dates and times arrive as the numbers they are
 stored as and no Python calendar limits them; pyarrow puts the Arrow type on again.

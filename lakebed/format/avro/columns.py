@@ -1,4 +1,4 @@
-"""Avro data blocks straight into Arrow columns: the loop is over fields, not over records.
+"""Avro data blocks decoded straight into Arrow columns: the loop is over fields, not over records.
 
     content   int32 version = 3 | int32 count | count × ( int32 length | Avro binary of one record )
 

@@ -1,4 +1,4 @@
-"""A log block as both containers know it: a kind, a few header texts, and where its content lies.
+"""A log block as both log formats know it: a kind, header entries, and the location of its content.
 
 A block is a value without bytes. Which blocks of a slice count is decided from headers alone, so contents that a
 rollback or a log compaction put out of force are never read. The numbers of `BlockKind` and `Header` are the ordinals

@@ -1,4 +1,4 @@
-"""What the blocks of a version 1 log hold, as Arrow tables; Avro data itself is `avro/columns`.
+"""The contents of version 1 log blocks as Arrow tables; Avro data itself is in `avro/columns`.
 
     AVRO_DATA, CDC_DATA   int32 3 | int32 count | count × (int32 length | record)
     DELETE                int32 3 | int32 length | HoodieDeleteRecordList as bare Avro binary

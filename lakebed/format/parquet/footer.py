@@ -1,4 +1,4 @@
-"""The footer of a Parquet file, read by ourselves: what a damaged one says must end in an error, not in an abort.
+"""The footer of a Parquet file, parsed by ourselves so that a damaged one is an error and never aborts the process.
 
     "PAR1" | column chunks, row group by row group | FileMetaData | u32 its length, little endian | "PAR1"
 

@@ -1,4 +1,4 @@
-"""Thrift's compact protocol, as far as reading a Parquet footer takes it, from bytes that nobody vouches for.
+"""Thrift's compact protocol, as far as a Parquet footer needs it, for untrusted bytes.
 
     struct   field* 0x00
     field    (id delta << 4 | kind) value               delta 0: the id follows as a zigzag varint
