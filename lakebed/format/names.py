@@ -36,8 +36,6 @@ INDEX_DEFS_FILE = ".hoodie/.index_defs/index.json"
 SCHEMA_DIR = ".hoodie/.schema"
 TEMP_DIR = ".hoodie/.temp"
 HEARTBEAT_DIR = ".hoodie/.heartbeat"
-AUX_DIR = ".hoodie/.aux"
-BOOTSTRAP_DIRS = (".hoodie/.aux/.bootstrap/.partitions", ".hoodie/.aux/.bootstrap/.fileids")
 HASHING_META_DIR = ".hoodie/.bucket_index/consistent_hashing_metadata"
 LOCKS_DIR = ".hoodie/.locks"
 LOCK_FILE = ".hoodie/.locks/table_lock.json"
@@ -45,7 +43,6 @@ HUDI_LOCK_FILE = ".hoodie/lock"
 
 PARTITION_METAFILE = ".hoodie_partition_metadata"
 VERSION_FILE = "_version_"
-MARKERS_TYPE_FILE = "MARKERS.type"
 HASHING_META_SUFFIX = ".hashing_meta"
 
 BASE_FILE_EXTENSIONS = frozenset({"parquet", "orc", "hfile", "lance"})

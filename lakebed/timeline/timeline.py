@@ -109,16 +109,6 @@ class Timeline:
         limit = comparable(time)
         return self.where(lambda i: comparable(i.requested_time) < limit)
 
-    def requested_up_to(self, time: str) -> Timeline:
-        """Begin at most `time`."""
-        limit = comparable(time)
-        return self.where(lambda i: comparable(i.requested_time) <= limit)
-
-    def requested_after(self, time: str) -> Timeline:
-        """Begin greater than `time`."""
-        limit = comparable(time)
-        return self.where(lambda i: comparable(i.requested_time) > limit)
-
     def completed_by(self, time: str) -> Timeline:
         """Completed at or before `time`."""
         limit = comparable(time)

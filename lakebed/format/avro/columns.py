@@ -111,14 +111,6 @@ def decode_values(
     return decode_records(Records(b"".join(values), starts, ends, file, offset), schema_json, columns=columns)
 
 
-def encode_frames(records: Sequence[bytes]) -> bytes:
-    """The content of an Avro block from the Avro binary of its records."""
-    parts: list[bytes] = [struct.pack(">ii", CONTENT_VERSION, len(records))]
-    for record in records:
-        parts += (_LENGTH.pack(len(record)), record)
-    return b"".join(parts)
-
-
 def _frames(data: bytes, at: int, limit: int, file: str, offset: int) -> tuple[Ints, Ints]:
     """Where the records that lie wholly in `data` start and end. The chain of lengths is the one loop over records."""
     starts: list[int] = []
