@@ -127,12 +127,12 @@ def _frames(data: bytes, at: int, limit: int, file: str, offset: int) -> tuple[I
             break
         append(start)
         at = start + length
-    requested_time = np.array(starts, dtype=np.int64)
+    begins = np.array(starts, dtype=np.int64)
     end = np.empty(len(starts), dtype=np.int64)
     if starts:
-        end[:-1] = requested_time[1:] - 4
+        end[:-1] = begins[1:] - 4
         end[-1] = at
-    return requested_time, end
+    return begins, end
 
 
 def arrow_schema(schema_json: str, columns: Collection[str] | None, file: str) -> pa.Schema:
