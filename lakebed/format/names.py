@@ -10,7 +10,7 @@
     marker         <data file name>.marker.<CREATE|MERGE|APPEND>     MARKERS<n> (many such, a line each)    MARKERS.type
     others         <begin>.hashing_meta    .hoodie_partition_metadata[.parquet|.orc]    .heartbeat/<begin>
 
-The grammar lives here once because names carry meaning: the begin time in a data file's name decides whether the
+The grammar lives here once because names carry meaning: the requested time in a data file's name decides whether the
 file counts. A name that matches no rule parses to None, so a listing can hold foreign files without harm; what does
 parse renders back to the same text. Ids hold neither `_` nor `.`, which keeps the rules apart: a native log has one
 `_` more than a base file. Digits are ASCII digits only.
@@ -166,7 +166,7 @@ def instant_file_name(instant: Instant) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class HistoryFileName:
-    """A file of the history timeline: the begin times of its first and last action, and its level."""
+    """A file of the history timeline: the requested times of its first and last action, and its level."""
 
     min_time: str
     max_time: str
@@ -188,7 +188,7 @@ def is_history_file(name: str) -> bool:
 
 
 def history_file_name(min_time: str, max_time: str, level: int) -> str:
-    """The name of the history file that holds actions of these begin times."""
+    """The name of the history file that holds actions of these requested times."""
     return HistoryFileName(min_time, max_time, level).render()
 
 
@@ -251,7 +251,7 @@ def heartbeat_file(requested_time: str) -> str:
 
 
 def parse_heartbeat_file(name: str) -> str | None:
-    """The begin time that a file in the heartbeat folder belongs to."""
+    """The requested time that a file in the heartbeat folder belongs to."""
     return name if is_instant_time(name) else None
 
 

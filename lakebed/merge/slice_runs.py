@@ -306,7 +306,7 @@ class SliceRuns:
         return pa.schema([self.reader_context.schema.field(name).with_nullable(True) for name in names])
 
     def _rule_columns(self, *, ties_by_commit: bool) -> list[str]:
-        """What the merge must see besides the asked columns.
+        """What the merge must see besides the requested columns.
 
         Equal ordering values are decided by commit time only where a log began before the base file did, which takes
         writers that do not block each other.

@@ -35,7 +35,7 @@ class FileGroupId:
 
 @dataclass(frozen=True, slots=True)
 class BaseFile:
-    """The one sorted level-1 file of a slice. `instant_time` is the begin time of the action that wrote it."""
+    """The one sorted level-1 file of a slice. `instant_time` is the requested time of the action that wrote it."""
 
     path: str
     size: int
@@ -71,7 +71,7 @@ class LogFile:
 
     @property
     def order(self) -> tuple[str, int, str, str]:
-        """Where the file stands in its slice: by begin, version, token and kind (data before its deletes)."""
+        """Where the file stands in its slice: by requested time, version, token and kind (data before its deletes)."""
         return (comparable(self.requested_time), self.version, self.write_token, _KIND_ORDER[self.kind])
 
 

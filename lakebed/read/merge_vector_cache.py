@@ -52,7 +52,7 @@ class SliceVectors:
     files: tuple[FileVector, ...]
     logs: tuple[tuple[int, FileVector], ...] = ()
     order: Numbers | None = field(default=None, compare=False, repr=False)
-    """For every living row by key, the number of its run."""
+    """For every live row by key, the number of its run."""
     footers: Footers = field(default_factory=dict, compare=False, repr=False)
     """What was read of the files on the way, for whoever reads them next."""
 

@@ -83,7 +83,7 @@ def after(table: pa.Table, column: str, start: str | None) -> pa.Table:
 
 
 def in_order(parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
-    """Rows by begin, each action once: levels may overlap after a compaction of the history that broke off.
+    """Rows by requested time, each action once: levels may overlap after a compaction of the history that broke off.
 
     Parts come oldest first and are sorted, so mostly there is nothing to do.
     """

@@ -33,7 +33,7 @@ Rank = tuple[int, int, str]
 def newest_begun(
     reader: HistoryReader, files: Sequence[HistoryFile], actions: pa.Array, low: str | None = None
 ) -> Iterator[Instant]:
-    """Actions of these words by falling begin, down to `low`."""
+    """Actions of these words by descending requested time, down to `low`."""
     latest = [(comparable(file.name.max_time), file) for file in files]
 
     def rows(file: HistoryFile) -> Iterator[Instant]:

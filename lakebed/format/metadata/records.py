@@ -109,7 +109,7 @@ class ColumnStatsRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordIndexRecord:
-    """Where a record key lives. `instant_ms` is the begin of the write that put it there, in epoch milliseconds."""
+    """Where a record key lives. `instant_ms` is the requested time of its write, in epoch milliseconds."""
 
     key: str
     partition: str
