@@ -92,7 +92,7 @@ interop-full: setup java $(HUDI_VENV)/.ready s3-server ## The whole matrix again
 bench: setup ## Benchmarks: ratios against the floor in the same run
 	$(BIN)/python -m benchmarks.run
 
-docs: setup ## Regenerate docs/configs.md, docs/expressions.md and docs/format from the source
+docs: setup ## Regenerate the pages in docs that are made from the source
 	$(BIN)/python docs/generate.py
 
 clean: ## Remove environments and caches

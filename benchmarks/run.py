@@ -16,8 +16,10 @@ from rich.table import Table
 
 from benchmarks import (
     arrow_peers,
+    avro_codec,
     compaction_memory,
     history,
+    parquet_footer,
     read_merge,
     services,
     services_bytes,
@@ -29,9 +31,11 @@ from benchmarks.claims import Claims
 
 WORKLOADS: dict[str, Callable[[bool], Claims]] = {
     "arrow": lambda small: arrow_peers.run(200_000, 1) if small else arrow_peers.run(),
+    "avro_codec": lambda small: avro_codec.run(20_000) if small else avro_codec.run(),
     "compaction_memory": lambda small: compaction_memory.run((0.05,), (4, 16)) if small else compaction_memory.run(),
     "history": lambda small: history.run((1_000, 10_000)) if small else history.run(),
     "history_large": lambda small: history.run((10_000, 1_000_000 if small else 10_000_000)),
+    "parquet_footer": lambda small: parquet_footer.run(20) if small else parquet_footer.run(),
     "read_merge": lambda small: read_merge.run(200_000, 10_000, 3) if small else read_merge.run(),
     "services": lambda small: services.run(100_000, 1) if small else services.run(),
     "services_bytes": lambda small: services_bytes.run(20_000, 10) if small else services_bytes.run(),

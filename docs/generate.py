@@ -1,6 +1,6 @@
-"""Writes the pages that are derived from the source: options and expressions from their declarations, byte pictures.
+"""Writes the pages that are derived from the source: options, expressions, byte pictures and the tables of modules.
 
-python docs/generate.py          write docs/configs.md, docs/expressions.md and docs/format/*.md
+python docs/generate.py          write docs/configs.md, docs/expressions.md, docs/format/*.md, docs/architecture.md
 python docs/generate.py --check  fail if a page is out of date
 """
 
@@ -11,6 +11,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import module_tables
 from expression_tables import filled
 
 from lakebed.config.clustering_options import ClusteringOptions
@@ -66,7 +67,9 @@ def pages() -> dict[Path, str]:
     for title, group, where in GROUPS:
         options += [f"## {title}", "", where, "", markdown_table(group).strip(), ""]
     expressions = ROOT / "expressions.md"
+    architecture = ROOT / "architecture.md"
     found = {
+        architecture: module_tables.filled(architecture.read_text(encoding="utf-8"), ROOT.parent / "lakebed"),
         ROOT / "configs.md": "\n".join(options).rstrip() + "\n",
         expressions: filled(expressions.read_text(encoding="utf-8")),
     }

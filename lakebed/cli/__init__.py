@@ -1,1 +1,1 @@
-"""The command line: every command is a thin layer over the doors."""
+"""The command line: every command is a thin layer over the public Python API."""

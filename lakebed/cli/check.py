@@ -1,4 +1,4 @@
-"""`lakebed check`: whether a table keeps its promises."""
+"""`lakebed check`: runs the consistency check of a table and prints its findings."""
 
 from __future__ import annotations
 

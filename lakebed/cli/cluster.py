@@ -1,4 +1,4 @@
-"""`lakebed cluster` and `lakebed services`: rows into order, and plans of others run as they turn up."""
+"""`lakebed cluster` runs a clustering, `lakebed services` runs pending plans, once or in a loop (`--watch`)."""
 
 from __future__ import annotations
 

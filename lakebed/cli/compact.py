@@ -1,4 +1,4 @@
-"""`lakebed compact`: merge logs, with the reasons on request and a bar while it runs."""
+"""`lakebed compact`: plan and run compactions; `--dry-run` prints the plan with the reason per file group."""
 
 from __future__ import annotations
 

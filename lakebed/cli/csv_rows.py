@@ -1,4 +1,4 @@
-"""CSV files: rows out and in again, unchanged.
+"""CSV files: written from a scan and read back without loss.
 
     id,name,tags
     1,"",             null is nothing between the commas, the empty text a pair of quotes

@@ -1,4 +1,4 @@
-"""`lakebed demo`: a tour in a minute. A million rows in several upserts, levels in a picture, Spark and plain Python.
+"""`lakebed demo`: a one-minute tour; a million rows in several upserts, the LSM levels, Spark and plain Python.
 
 Spark writes and reads where it is installed and finds Java; without it the same rows go through plain Python, and the
 tour says so.

@@ -1,4 +1,4 @@
-"""The rows of `lakebed demo`: orders made from their numbers alone, here in Arrow and in `lakebed.spark.demo` in Spark.
+"""The rows of `lakebed demo`: orders computed from their numbers, here in Arrow and in `lakebed.spark.demo` in Spark.
 
 Half of every later batch changes orders that are there, half is new.
 """

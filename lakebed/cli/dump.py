@@ -1,4 +1,4 @@
-"""`lakebed log dump` and `lakebed hfile dump`: look into one file, block by block."""
+"""`lakebed log dump` and `lakebed hfile dump`: print one file, block by block."""
 
 from __future__ import annotations
 

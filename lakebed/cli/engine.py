@@ -1,4 +1,4 @@
-"""Where the work of a command runs: threads of this process with a bar, or a Spark session that `--spark` names.
+"""Where the tasks of a command run: threads of this process with a progress bar, or the Spark session of `--spark`.
 
 Spark is reached for only when it is asked for, and the session is stopped with the command.
 """

@@ -1,4 +1,4 @@
-"""JSON files: a row per line out, and in again unchanged; a list of rows, as `--json` prints it, is read, too.
+"""JSON files: written as one row per line, read back without loss; a list of rows, as `--json` prints, is read, too.
 
 A row names every column: one that is left out is not taken for null unless the user says so, since a misspelt name
 looks the same. Lines are parsed in blocks, columns made of a block at once; memory holds one block.

@@ -1,4 +1,4 @@
-"""Arrow columns as values that JSON holds, and back: by the type of the column, at every depth.
+"""Arrow columns to JSON values and back, by the type of the column, nested types included.
 
     list      [1, 2]               struct    {"x": 1}           map    [["key", 1]], also {"key": 1} when read
     numbers   1, 0.5, "NaN", "Infinity", "-Infinity"            decimals, times, binary: texts (`text_values`)

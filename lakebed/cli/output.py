@@ -1,4 +1,4 @@
-"""How the command line prints: a table for people, JSON for programs, never both.
+"""How commands print their result: a table on the terminal, or JSON with `--json`.
 
 Whatever is printed may come from data: it is text, never markup, and steers no terminal (`harmless`).
 """

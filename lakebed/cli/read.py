@@ -1,4 +1,4 @@
-"""`lakebed read`: rows of a table to the screen or into a file."""
+"""`lakebed read`: print rows of a table, or write them into a file."""
 
 from __future__ import annotations
 

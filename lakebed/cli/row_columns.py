@@ -1,4 +1,4 @@
-"""Which columns a file of rows may have and must have, by the table that takes them.
+"""Checks the columns of an input file against the table: unknown and missing columns are refused unless allowed.
 
 A misspelt column would be added and its namesake become null, so that both are refused: a column that the table does
 not have, unless new ones are asked for, and one that the file lacks, unless it is said to be null.

@@ -1,4 +1,4 @@
-"""Rows of a table in files, told by their names: what `read -o` writes, `upsert` takes back unchanged.
+"""Input and output files of rows, by file extension: what `read -o` writes, `upsert` reads back without loss.
 
     .parquet   .arrow, .feather (Arrow's IPC format)   .csv   .json, .jsonl, .ndjson (a row per line)
 

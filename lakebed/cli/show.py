@@ -1,4 +1,4 @@
-"""`lakebed show | timeline | slices | commit | config`: what a table is made of."""
+"""`lakebed show | timeline | slices | commit | config`: print the state of a table."""
 
 from __future__ import annotations
 

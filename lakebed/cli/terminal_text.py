@@ -1,4 +1,4 @@
-r"""Text from data for a terminal: what would steer the terminal, or hide itself, is shown instead.
+r"""Escapes control characters in text that comes from data before it is printed on a terminal.
 
 A value may hold the escape character, and with it anything a terminal obeys: colours, a new title, a cleared screen, on
 some an answer typed for the user. Control characters of both blocks, the marks that turn the direction of writing, and

@@ -1,4 +1,4 @@
-"""Values of plain columns as text and back, exactly: what CSV cells and JSON texts hold.
+"""Values of non-nested columns as text and back without loss: what CSV cells and JSON strings hold.
 
     whole numbers, booleans    5, true                       decimal     1.50, with the column's scale
     float, double              0.1, -0, nan, inf             binary      base64

@@ -1,4 +1,4 @@
-"""`lakebed clean | archive | savepoint | restore | rollback | ttl | upgrade | downgrade | concurrency`: upkeep by hand.
+"""`lakebed clean | archive | savepoint | restore | rollback | ttl | upgrade | downgrade | concurrency`: table services.
 
 Options of the format are given as `--set key=value`, under Hudi's names.
 """

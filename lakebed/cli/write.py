@@ -1,4 +1,4 @@
-"""`lakebed upsert` and `lakebed delete`: rows from files into a table, one commit, no Spark.
+"""`lakebed upsert` and `lakebed delete`: write rows from files into a table as one commit, without Spark.
 
 Files stream: a batch at a time goes from the reader into the write, so a file may be larger than memory. CSV and JSON
 have no types of their own worth keeping; their columns are read as the table's. Every column of the table is in a file,

@@ -30,11 +30,6 @@ class TableVersion(IntEnum):
         return self is not TableVersion.SIX
 
     @property
-    def has_completion_time_in_name(self) -> bool:
-        """Whether completed instants say in their file names when they completed."""
-        return self is not TableVersion.SIX
-
-    @property
     def has_native_logs(self) -> bool:
         """Whether log files may be plain Parquet files under visible names."""
         return self is TableVersion.TEN

@@ -1,1 +1,1 @@
-"""Data files, read and written: base files and logs."""
+"""Data files, read and written: base files and log files."""

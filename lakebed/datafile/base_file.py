@@ -1,4 +1,4 @@
-"""Opening a base file, whichever format it is in: what its bytes say counts, its name only words the error.
+"""Opens a base file: its magic bytes choose the reader, its name serves only for error messages.
 
 HFile base files belong to the metadata table and are read by key, not as columns; they are not opened here.
 """

@@ -1,4 +1,4 @@
-"""How columns are stored in Parquet, and what its statistics say of them afterwards.
+"""Chooses the Parquet encoding and the statistics of every column from a sample of its values.
 
 The default writer tries a dictionary on every column and gives up on most, and hashing values is the larger part of its
 cost. A sample tells the columns that a dictionary serves, and those whose numbers follow each other so closely that

@@ -1,4 +1,4 @@
-"""The place of a block in fold order: a fact of its own header, whatever else is still on storage.
+"""The position of a log block in merge order, computed from the block's own header alone.
 
     an ordinary block   stands at the instant that wrote it
     a compacted block   stands at the newest instant that it covers, and hides the blocks of all that it covers

@@ -1,4 +1,4 @@
-"""Smallest and largest record key of what is written, in both orders, and the proof that rows ascend.
+"""Smallest and largest record key of a file being written, in UTF-8 and in Java order, and whether its rows ascend.
 
 lakebed and Parquet order keys by UTF-8 bytes. Hudi's footer keys are in Java's order, UTF-16 code units, in which the
 characters beyond U+FFFF come before U+E000..U+FFFF. Replacing the lead bytes of the latter (EE, EF) by bytes above all

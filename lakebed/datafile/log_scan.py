@@ -1,4 +1,4 @@
-"""Which blocks of a slice count, as runs from oldest to newest. A pure function of block headers.
+"""Which log blocks of a file slice are merged, oldest to newest: a pure function of block headers.
 
     blocks of all log files, in slice order
       - CORRUPT                 skipped, reported

@@ -1,4 +1,4 @@
-"""Log writers: what a delta adds to a file group, as rows and deletes, in either log format.
+"""The log writer interface: rows and deletes of one file group into log files of either format.
 
     write_earlier_deletes    keys that were deleted and then written again: these stand *before* the rows, and must be
                              handed in before the rows of the same keys

@@ -1,4 +1,4 @@
-"""The footer of one open Parquet file, fetched once: Arrow's reading of it for the data, our own for everything else.
+"""The footer of one open Parquet file, read once: by Arrow for the data, by our own parser for everything else.
 
 A merge asks three things of every file, one after the other: which blocks count, how large a row is, and the rows. The
 footer answers the first two, and is the costliest part of opening a file; whoever opens one file several times keeps

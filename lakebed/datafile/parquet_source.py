@@ -1,4 +1,4 @@
-"""A Parquet file as a stream of Arrow batches: base files, native logs, and Parquet blocks inside v1 logs.
+"""A Parquet file as a stream of Arrow batches: base files, native logs, and Parquet blocks inside version 1 logs.
 
 Sortedness is a fact of the file: the footer key `lakebed.sorted` says `utf8`, and Parquet's own sorting columns say
 ascending by record key; where rows do not carry their key, the footer key alone says that they ascend by the keys that

@@ -1,4 +1,4 @@
-"""What a row group's footer entry tells a reader: whether a condition can hold in it, and how large it gets in memory.
+"""Row group statistics of a Parquet footer: whether a condition can match, and how large the rows are in memory.
 
 A condition speaks of the reader's columns, a footer of the file's. The two meet only where a field of the condition is
 a leaf of the file with the very type the condition was written for: a renamed column is looked up by its old name, and

@@ -1,4 +1,4 @@
-"""Proof that a file is what it says it is: rows ascend by key, no key twice, and every mark in the footer is true.
+"""Verifies that a file's rows ascend by key, hold no key twice, and that its footer marks are true.
 
 A merge trusts these marks; a wrong one loses rows without a word. The check reads the key column of a base file, a
 native log, or the Parquet blocks of a version 1 log, batch by batch, and reports instead of raising.

@@ -1,4 +1,4 @@
-"""What every columnar file looks like to a reader, whatever its format: base files, native logs, Parquet blocks.
+"""The interface of every columnar file to a reader: base files, native logs, Parquet blocks.
 
 A source streams: memory is bounded by the batch size, never by the file. Missing columns are simply absent from the
 batches, `model.schema_evolution` puts them back.

@@ -1,4 +1,4 @@
-"""Encoding and upload off the caller's thread: merging goes on while the rows before are written.
+"""A bounded queue that moves encoding and upload into a second thread while the caller goes on merging.
 
 Tasks run one after the other in a single thread. At most `limit` bytes wait; whoever hands in more blocks until there
 is room. The first failure ends it: later tasks are dropped, and the error is raised at the next `put`, or by `finish`.

@@ -1,4 +1,4 @@
-"""Base file writers, and what all file writers have in common: where a file goes, its schema, what came of it.
+"""Base file writers, and what all file writers share: the path, the schema, and the report of the finished file.
 
 A writer takes batches that hold all columns of the file but the two that follow from the file itself, which it sets: a
 row's partition path, and its file name, which is that of the file it is in *now*. Commit time, sequence number and key

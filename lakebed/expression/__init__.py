@@ -1,1 +1,1 @@
-"""Conditions and values from SQL text: bound, typed, run over Arrow batches, and asked what may stay unread."""
+"""Conditions and values from SQL text: bound, typed, run over Arrow batches, and used to skip files."""

@@ -1,4 +1,4 @@
-"""Which arguments of the parser's nodes are read: the rest is an error, never dropped.
+"""Which arguments of the parser's nodes are supported: any other argument is an error, never dropped.
 
 Every class of the parser that the binder handles is declared here or, for functions, in `functions`. An argument is
 read, or has one of the values under which the node means what the binder takes it to mean, or is refused when it is

@@ -1,4 +1,4 @@
-"""Arithmetic over columns, as Spark's ANSI mode defines it: what overflows or divides by zero is an error.
+"""Arithmetic over columns by the rules of Spark's ANSI mode: overflow and division by zero are errors.
 
 Both sides of an operation come in one type, but decimals keep their own digits: their result is computed exactly and
 then rounded half up to the type of the result (a quotient first to 39 digits behind the point, as Spark does). A null

@@ -1,4 +1,4 @@
-"""Conditions of the parser's tree: comparisons, logic, null tests, lists, patterns."""
+"""Binds the conditions of the parser's tree: comparisons, logic, null tests, lists, patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of the parser's tree: columns, constants, arithmetic, choices, casts and functions."""
+"""Binds the values of the parser's tree: columns, constants, arithmetic, CASE, casts and functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL text -> typed tree, bound to a schema.
+"""SQL text to a typed tree, bound to a schema.
 
 The binder walks the parser's tree, keeps what lakebed can run everywhere (in Arrow, against statistics, on Spark) and
 refuses the rest by name: a node it does not know, an argument that nobody reads, operators that Spark groups otherwise.

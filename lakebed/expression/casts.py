@@ -1,4 +1,4 @@
-"""Casts: which there are, and what they do to whole columns, as Spark's ANSI mode defines them.
+"""Casts: which of them exist, and how they convert columns by the rules of Spark's ANSI mode.
 
     to         from: boolean  whole     float/double       decimal     text     binary  date   timestamp   timestamp_ntz
     boolean          -        != 0      != 0               != 0        word

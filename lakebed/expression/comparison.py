@@ -1,4 +1,4 @@
-"""Comparing columns: SQL's three values, one order for all numbers.
+"""Comparison of columns: SQL's three-valued logic, one order for all numeric types.
 
 For floating point, NaN equals itself and is above everything else, and -0.0 equals 0.0, in every comparison, list,
 choice and extreme. Text and binary values go by their bytes.

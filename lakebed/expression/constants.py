@@ -1,4 +1,4 @@
-"""Constant parts of a tree: computed once, and moved to the other side of a conversion where nothing changes by it.
+"""Constant folding, and conversion of constants to the column's type where that keeps the result.
 
 A comparison of a converted column with a constant, as in `smallint = 5`, is a comparison of the column itself with the
 constant in the column's type, if that type holds it and the conversion keeps every value. Such a comparison needs no

@@ -1,4 +1,4 @@
-"""Decimal columns as whole numbers: every operation is exact, then rounded half up to the digits of its type.
+"""Decimal columns as integers: every operation is exact, then rounded half up to the scale of its type.
 
 A decimal is its unscaled number and a scale. Up to 18 digits the numbers are int64 and the arithmetic numpy's; beyond,
 they are Python's integers in an array of objects, which have no limit. Whoever calls says how many digits can occur.

@@ -1,4 +1,4 @@
-"""Running a typed tree over a batch.
+"""Evaluates a typed tree over a batch.
 
 Every node is first computed for all rows at once. If a row has no answer (a division by zero, a text that is no
 number), the batch is computed again by rows taken: the later arguments of AND, OR and coalesce, the branches of CASE

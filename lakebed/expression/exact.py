@@ -1,4 +1,4 @@
-"""Numbers in the type of a column, without loss: what an assignment does where no cast is written.
+"""Conversion of numbers to the type of a column without loss, as an assignment without a cast does it.
 
     to         from: whole, decimal(p, 0)   decimal                    double                  float
     float      equal                        nearest                    nearest, finite stays   -

@@ -1,4 +1,4 @@
-"""What a kernel says when a row has no answer; the evaluator makes an `InvalidRequest` of it, with the expression."""
+"""The error of a kernel for a row without a result; the evaluator raises it as `InvalidRequest` with the expression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions of the expression language, each declared once: names, arguments, types, what it does to columns.
+"""The functions of the expression language, each declared once: names, arguments, types, kernel.
 
 The binder reads from here which of the parser's arguments a function takes and into which types they are converted, the
 evaluator what to run, and docs/expressions.md what to say. A parser that has no class for a function hands it over by

@@ -1,4 +1,4 @@
-"""Whether the parser grouped a text as Spark does.
+"""Checks that the parser applied operator precedence as Spark does.
 
 Parsers differ in what binds tighter: for sqlglot 27, `1 + 5 % 3` is `(1 + 5) % 3`, and for all of its versions
 `a || b + c` is `a || (b + c)`, where Spark goes from left to right. Given Spark's order of operators, a text without

@@ -1,4 +1,4 @@
-r"""Regular expressions of Java for RE2, which Arrow uses: the part of the language in which the two can mean the same.
+r"""Java regular expressions translated to RE2, which Arrow uses, where the two mean the same; others are refused.
 
     taken over    literals, ( ) (?: ) | * + ? {m,n} and their lazy forms, ^ at the start, [...] of characters and
                   ranges, \d \w \D \W, \t \n \r and escaped punctuation

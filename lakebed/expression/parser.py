@@ -1,4 +1,4 @@
-r"""SQL text -> the parser's tree, without what the parser reads otherwise than Spark.
+r"""SQL text to the parser's tree; syntax that the parser reads otherwise than Spark is refused.
 
 sqlglot reads the text in Spark's dialect. What it changes on the way, depending on its version, is found in the text
 itself. Numbers with a type behind them (5L, 1.5BD), of which it makes casts, are handed over as calls of

@@ -1,4 +1,4 @@
-"""Filters: one grammar (SQL text), and everything the engine asks of a filter.
+"""Filters: one grammar (SQL text), evaluation, and the key ranges and statistics tests derived from a filter.
 
 A `Predicate` is a bound expression that is true, false or null. Besides being run it answers questions that let work
 be skipped: which keys can match (`key_range`), whether a file with these statistics can hold a match (`may_match`), and

@@ -1,4 +1,4 @@
-"""What a condition lets the engine leave unread: pure questions to an expression tree.
+"""Data skipping: key ranges, statistics tests and partition conditions derived from an expression tree.
 
 Which keys can match, whether a file with these statistics can hold a match, what part of a condition speaks about some
 columns only. All of them err on the side of reading too much. They work on the positive form of a condition, in which

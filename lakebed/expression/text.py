@@ -1,4 +1,4 @@
-"""Text over columns: LIKE and regular expressions, pieces, case, length. Positions and lengths count characters."""
+"""Text functions over columns: LIKE, regular expressions, substrings, case, length. Positions count characters."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def substring(text: Any, start: int, length: int = 2**31 - 1) -> Any:
     if length <= 0:
         return pc.utf8_slice_codeunits(text, 0, 0)
     if start >= 0:
-        requested_time = max(start - 1, 0)
-        return pc.utf8_slice_codeunits(text, requested_time, min(requested_time + length, 2**31 - 1))
+        offset = max(start - 1, 0)
+        return pc.utf8_slice_codeunits(text, offset, min(offset + length, 2**31 - 1))
     if start + length >= 0:
         return pc.utf8_slice_codeunits(text, max(start, -(2**31)))
     # The end is counted from the end of the text as well: a start before the beginning uses up length.

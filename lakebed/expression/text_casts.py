@@ -1,4 +1,4 @@
-"""Text to values and back, in the forms that Spark reads and writes.
+"""Casts between text and other types, in the forms that Spark reads and writes.
 
     boolean      t true y yes 1, f false n no 0, in any case
     whole        [+-]digits

@@ -1,4 +1,4 @@
-"""The typed tree behind filters, conditions and assignments: a few plain values.
+"""The typed expression tree behind filters, conditions and assignments, as plain values.
 
 `binder` makes it from SQL text, with every conversion written out as a `Cast` and every constant already in the type in
 which it is used. `evaluate` runs it, `sql_text` prints it, `skipping` asks it what can be left unread, and Spark's

@@ -1,4 +1,4 @@
-"""Types of the expression language and the type that several values have in common, by the rules of Spark's ANSI mode.
+"""The types of the expression language and the common type of several values, by the rules of Spark's ANSI mode.
 
 numbers      tinyint < smallint < int < bigint < decimal < float < double; a whole number beside a float is double
 decimals     as many digits before and after the point as any of them; beyond 38, digits after the point go

@@ -1,1 +1,1 @@
-"""On-disk grammars: bytes to values and back, without I/O."""
+"""File formats: bytes to values and back, without I/O."""

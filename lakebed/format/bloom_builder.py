@@ -1,4 +1,4 @@
-"""A bloom filter that is filled while its file is written, in memory that does not grow with the file.
+"""A bloom filter filled while its file is written, in memory that does not grow with the file.
 
 The outcome is that of `DynamicBloomFilter.build` over all keys, bit for bit: the keys up to the filter's bound fill its
 rows one after the other, later ones are dealt out in turn. Far beyond the bound every bit is set anyway, and hashing

@@ -1,4 +1,4 @@
-"""The ring of a partition under consistent hashing: `<instant>.hashing_meta`, and the file ids that stand on it.
+"""The hash ring of a partition under consistent hashing: `<instant>.hashing_meta` and the file ids it names.
 
     {"version": 0, "partitionPath": "p0", "instant": "00000000000000", "numBuckets": 2, "seqNo": 0,
      "nodes": [{"value": 1073741824, "fileIdPrefix": "<uuid>", "tag": "NORMAL"}, ...]}      tag: NORMAL REPLACE DELETE

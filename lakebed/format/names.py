@@ -1,4 +1,4 @@
-"""Every file and folder name of the format, as parse and render pairs.
+"""Every file and folder name of the format, as pairs of parse and render.
 
     base file      <fileId>_<writeToken>_<begin>.<parquet|orc|hfile|lance>
     log, inline    .<fileId>_<begin>.log.<version>[_<writeToken>[.cdc]]          (hidden; no token in very old tables)
@@ -10,7 +10,7 @@
     marker         <data file name>.marker.<CREATE|MERGE|APPEND>     MARKERS<n> (many such, a line each)    MARKERS.type
     others         <begin>.hashing_meta    .hoodie_partition_metadata[.parquet|.orc]    .heartbeat/<begin>
 
-The grammar lives here once because names carry meaning: the begin time in a data file's name decides whether the
+The grammar lives here once because names carry meaning: the requested time in a data file's name decides whether the
 file counts. A name that matches no rule parses to None, so a listing can hold foreign files without harm; what does
 parse renders back to the same text. Ids hold neither `_` nor `.`, which keeps the rules apart: a native log has one
 `_` more than a base file. Digits are ASCII digits only.
@@ -36,8 +36,6 @@ INDEX_DEFS_FILE = ".hoodie/.index_defs/index.json"
 SCHEMA_DIR = ".hoodie/.schema"
 TEMP_DIR = ".hoodie/.temp"
 HEARTBEAT_DIR = ".hoodie/.heartbeat"
-AUX_DIR = ".hoodie/.aux"
-BOOTSTRAP_DIRS = (".hoodie/.aux/.bootstrap/.partitions", ".hoodie/.aux/.bootstrap/.fileids")
 HASHING_META_DIR = ".hoodie/.bucket_index/consistent_hashing_metadata"
 LOCKS_DIR = ".hoodie/.locks"
 LOCK_FILE = ".hoodie/.locks/table_lock.json"
@@ -45,7 +43,6 @@ HUDI_LOCK_FILE = ".hoodie/lock"
 
 PARTITION_METAFILE = ".hoodie_partition_metadata"
 VERSION_FILE = "_version_"
-MARKERS_TYPE_FILE = "MARKERS.type"
 HASHING_META_SUFFIX = ".hashing_meta"
 
 BASE_FILE_EXTENSIONS = frozenset({"parquet", "orc", "hfile", "lance"})
@@ -169,7 +166,7 @@ def instant_file_name(instant: Instant) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class HistoryFileName:
-    """A file of the history timeline: the begin times of its first and last action, and its level."""
+    """A file of the history timeline: the requested times of its first and last action, and its level."""
 
     min_time: str
     max_time: str
@@ -191,7 +188,7 @@ def is_history_file(name: str) -> bool:
 
 
 def history_file_name(min_time: str, max_time: str, level: int) -> str:
-    """The name of the history file that holds actions of these begin times."""
+    """The name of the history file that holds actions of these requested times."""
     return HistoryFileName(min_time, max_time, level).render()
 
 
@@ -254,7 +251,7 @@ def heartbeat_file(requested_time: str) -> str:
 
 
 def parse_heartbeat_file(name: str) -> str | None:
-    """The begin time that a file in the heartbeat folder belongs to."""
+    """The requested time that a file in the heartbeat folder belongs to."""
     return name if is_instant_time(name) else None
 
 

@@ -1,5 +1,7 @@
-"""The bloom index: base files whose key range and bloom filter, both in the footer, rule all incoming keys out are not
-read. What is left is checked exactly. Logs have no filter and are read; a file without a footer is read like any other.
+"""The bloom index: skips base files whose footer (key range and bloom filter) rules out all incoming keys.
+
+What is left is checked exactly. Logs have no filter and are read; a file without these footer entries is read like any
+other.
 """
 
 from __future__ import annotations

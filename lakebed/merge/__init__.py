@@ -1,1 +1,1 @@
-"""What several files of a group say together: key order, the k-way merge, and which version of a key wins."""
+"""Merging the files of a file slice: key order, the k-way merge, and which version of a key wins."""

@@ -1,4 +1,4 @@
-"""Arrow arrays as numpy vectors and back, over the same memory.
+"""Arrow arrays as numpy vectors and back, without copying.
 
 `pa.array(ndarray)` and `Array.to_numpy` import pandas into every worker that calls them, which costs a second, so the
 merge goes through buffers. Everything here is zero-copy unless it says otherwise.

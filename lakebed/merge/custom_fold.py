@@ -34,19 +34,17 @@ def fold_custom(window: Window, groups: Groups, names: list[str], merger: Record
     """Run the merger over all versions of every repeated key."""
     rule = window.facts.rule
     ended = groups.last(groups.deleted)
-    requested_time = ended + 1
-    requested_time = np.where(ended < 0, groups.starts, requested_time)
-    versions = np.maximum(groups.ends - requested_time + 1, 0)
+    first = ended + 1
+    first = np.where(ended < 0, groups.starts, first)
+    versions = np.maximum(groups.ends - first + 1, 0)
     gone = versions == 0
     helpers = [name for name in sorted(window.facts.wanted) if name not in names and window.has(name)]
     columns = names + helpers
-    so_far = _rows(
-        window, columns, np.where(gone, groups.rows[groups.ends], groups.rows[np.where(gone, 0, requested_time)])
-    )
+    so_far = _rows(window, columns, np.where(gone, groups.rows[groups.ends], groups.rows[np.where(gone, 0, first)]))
     empty = gone.copy()
     for number in range(1, int(versions.max(initial=0))):
         keys = np.flatnonzero(versions > number)
-        at = requested_time[keys] + number
+        at = first[keys] + number
         newer = _rows(window, columns, groups.rows[at])
         older = so_far.take(index_array(keys))
         newer = _fill_absent(window, groups.runs[at], older, newer, ~empty[keys])

@@ -1,4 +1,4 @@
-"""The merge for runs that are not sorted: base rows stream through in their own order, log versions are looked up.
+"""The merge for runs that are not sorted: base rows stream in file order, log versions are looked up by key.
 
 All log rows are held in memory, by key (`log_versions.py`); every base batch is looked up among the distinct keys, and
 the keys that no base row claimed come last, as inserts. The fold is the same as in the sorted merge, from the base

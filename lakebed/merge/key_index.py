@@ -1,4 +1,4 @@
-"""Where a key stands in a list of distinct keys: a hash table made of numpy vectors.
+"""The position of a key in a list of distinct keys: a hash table made of numpy vectors.
 
 hash of 64 bits  ->  one bit says "perhaps" (most look-ups end here)  ->  binary search among the sorted hashes
                  ->  Arrow compares the two keys, so a collision can slow a look-up but never falsify it

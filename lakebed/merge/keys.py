@@ -1,4 +1,4 @@
-"""Record keys of a window as numbers: eight telling bytes of every key as a big-endian uint64, its head.
+"""Record keys of a window as numbers: the first eight varying bytes of every key as a big-endian uint64, its head.
 
     keys of a window, sorted      tenant:acme,order:00041702,line:0017
                                   tenant:acme,order:00041955,line:0003

@@ -1,4 +1,4 @@
-"""All versions that the logs of a file group hold, in memory and by key, for the merge that looks base rows up.
+"""All versions in the logs of a file group, in memory and by key, for the hash merge.
 
     logs ──► rows by (key, age) ──► distinct keys ──► hash table                                (one pass over the logs)
     base file that may repeat keys ──► its keys ──► those that logs speak of and that come twice   (keys only, a pass)

@@ -1,4 +1,4 @@
-r"""The order of keys, said once, and the tree that keeps k runs in that order.
+r"""The definition of key order, and the loser tree that keeps k runs in that order.
 
 **Key order is unsigned UTF-8 byte order**: what `bytes` compares by in Python, what Arrow, Parquet statistics, HFile
 and Spark's UTF8_BINARY use. It is not Java's `String.compareTo`: U+FFFD (EF BF BD) sorts before an emoji (F0 9F ..)
@@ -15,12 +15,12 @@ A loser tree holds, at every inner node, the run that lost there, and at the top
     run0 run1  run2  run3  4 .. 7
 
 In the vector merge the tree orders *runs*, by the last key each has buffered, and numpy orders the rows
-(`row_order.py`). `merge_rows` is the textbook use, a row at a time: too slow for data, right for tests to compare with.
+(`row_order.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -74,17 +74,3 @@ class LoserTree:
         if x is None or y is None:
             return y is None and (x is not None or a < b)
         return x < y if x != y else a < b
-
-
-def merge_rows(runs: Sequence[Iterable[tuple[bytes, T]]]) -> Iterator[tuple[bytes, int, T]]:
-    """All rows of sorted runs as (key, run, row), by key and then by age."""
-    sources = [iter(run) for run in runs]
-    heads = [next(source, None) for source in sources]
-    tree = LoserTree([head[0] if head else None for head in heads])
-    while tree.key is not None:
-        run = tree.winner
-        head = heads[run]
-        assert head is not None
-        yield head[0], run, head[1]
-        heads[run] = following = next(sources[run], None)
-        tree.advance(following[0] if following else None)

@@ -1,4 +1,4 @@
-"""Rows chosen, columns copied: from row numbers of a window to output batches, with as few copies as possible.
+"""Row numbers of a window to output batches, with as few copies as possible.
 
     long stretches of one piece     go out as zero-copy slices
     everything else                 the parts are joined, and Arrow takes the rows, all columns in one call where it

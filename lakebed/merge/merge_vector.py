@@ -1,4 +1,4 @@
-"""Merge vectors: which rows of which run are dead, one bit a row, from keys and ordering values alone.
+"""Merge vectors: one bit per row says whether it is dead, computed from keys and ordering values alone.
 
 When a merge picks whole records, its result is nothing but a set of dead rows per file. Any Parquet reader can then
 read base files and logs side by side and drop those rows, with its own filters and column pruning. Bit i % 64 of word
@@ -57,7 +57,7 @@ def merge_vectors(
 def merge_order(
     runs: Sequence[Run], rule: MergeRule, *, memory: int = 128 << 20, read_buffer: int = READ_BUFFER
 ) -> tuple[list[MergeVector], Numbers]:
-    """The same, and for every living row in key order the number of its run, oldest run 0: how the rows interleave."""
+    """The same, and for every live row in key order the number of its run, oldest run 0: how the rows interleave."""
     if len(runs) > MOST_ORDERED:
         raise InvalidRequest(f"the order of more than {MOST_ORDERED} runs does not fit a byte")
     order = bytearray()

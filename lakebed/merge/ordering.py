@@ -1,4 +1,4 @@
-"""Ordering values of rows as integers that compare alike, so that a fold over event time is a fold over numbers.
+"""Ordering values as integers of the same order, so that event-time merging compares integers.
 
 A null counts as zero in a number column, as Hudi's readers take it, and as the smallest value in any other. Doubles
 compare as Java's do (-0.0 below 0.0, NaN above all). Several ordering fields compare one after the other.

@@ -1,4 +1,4 @@
-"""What a reader must know of a table besides its files, and the unit in which its files are read."""
+"""The reader context: what a file group reader must know of a table besides its files, and the split that it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What wins within a key: the table's rule as a value, and the door for rules of one's own.
+"""Merge rules: which version of a key wins, as a value, and the interface for custom mergers.
 
 The rule is applied as a fold from the oldest version of a key to the newest, so that the answer is what copy-on-write
 would hold (fold.py and partial_fold.py do it for the built-in modes). A custom merger comes in through one of two

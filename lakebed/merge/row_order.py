@@ -1,4 +1,4 @@
-"""The kernel: rows of one window in key order, and where a key repeats.
+"""The merge kernel: rows of one window in key order, and where a key repeats.
 
 The rows of a window are numbered through, source after source, oldest first. The answer is `order`, those numbers by
 (key, age), and `first`, true where a new key begins. Two ways lead there:

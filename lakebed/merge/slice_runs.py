@@ -1,4 +1,4 @@
-"""From the files of a slice to runs: the base file and every log block that counts, each at the table's schema.
+"""From the files of a file slice to runs: the base file and every log block in force, each in the table's schema.
 
     base file ───────────────► run 0
     log blocks that count ───► run 1…      (datafile/log_scan says which)
@@ -306,7 +306,7 @@ class SliceRuns:
         return pa.schema([self.reader_context.schema.field(name).with_nullable(True) for name in names])
 
     def _rule_columns(self, *, ties_by_commit: bool) -> list[str]:
-        """What the merge must see besides the asked columns.
+        """What the merge must see besides the requested columns.
 
         Equal ordering values are decided by commit time only where a log began before the base file did, which takes
         writers that do not block each other.

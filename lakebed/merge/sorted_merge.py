@@ -25,7 +25,7 @@ from lakebed.merge.window_merge import WindowMerge, order_of
 from lakebed.merge.windows import Source, guess_row_bytes, windows
 from lakebed.model.concat import LARGEST_COLUMN, is_wider, narrowed
 
-SMALLEST_WINDOW = 256 << 10  # bytes; below this a source is read in crumbs, and a pass is cheaper
+SMALLEST_WINDOW = 256 << 10  # bytes; below this a source is read in too small parts, and a pass is cheaper
 READ_BUFFER = 10 << 20
 LARGEST_SORT = 1 << 30
 """Rows that are sorted in one piece, though it takes more than a quarter of the memory; more go in quarters."""

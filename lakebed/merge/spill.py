@@ -1,4 +1,4 @@
-"""What does not fit into memory: sorted pieces of unsorted runs, and runs merged in passes, as Arrow files on disk.
+"""Spilling to disk: sorted parts of unsorted runs, and runs merged in passes, as Arrow files.
 
 Rows of several runs that are sorted together keep their run's number in a column, and nothing is folded on the way:
 versions of a key stay side by side in fold order. So a pass cannot change an answer, whatever the merge rule, and needs

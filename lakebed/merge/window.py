@@ -1,4 +1,4 @@
-"""A window: stretches of all sources that end at one key, so that every key in it is complete.
+"""A window: row ranges of all sources up to one key, so that every key in it is complete.
 
 The rows of a window are numbered through, source after source, oldest first; `RowOrder`, the folds and the output all
 speak in those numbers. `RunFacts` is what is known of each run as a whole; rows of several runs that were sorted

@@ -1,4 +1,4 @@
-"""Sources are read a window at a time and cut where all of them are known.
+"""Reads the sources a window at a time and cuts each window at the smallest last key, the watermark.
 
     base   |a......f......k|............        each source has some rows buffered; the smallest of their last
     log 1  |..b.....g..........n|.......        keys is the watermark (here k): no unread row is at or below it,

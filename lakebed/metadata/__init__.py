@@ -1,1 +1,1 @@
-"""The metadata table: what a table knows about itself without listing a folder or opening a data file."""
+"""Hudi's metadata table: listings, statistics and index entries without listing folders or opening data files."""

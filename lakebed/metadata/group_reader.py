@@ -1,4 +1,4 @@
-"""One file slice of the metadata table, read by key: the base HFile and the log blocks over it, folded per key.
+"""One file slice of the metadata table, read by key: base HFile and log blocks, folded per key.
 
 A slice is a stack of layers, oldest first: entries (an HFile, on its own or inside a log block) or keys that a delete
 block removed. A look-up asks every layer and folds the answers with `merge_records`; no layer is read as a whole

@@ -1,9 +1,9 @@
-"""The metadata table of a table: listings, statistics and indexes by key instead of by folder.
+"""The reader of Hudi's metadata table: listings, column statistics and indexes by key.
 
 It lies in `.hoodie/metadata` and is an ordinary merge-on-read table, so its timeline, file view and log rules are the
-ones every table has. Two things are its own. Its files are HFiles and are read by key (`group_reader.py`). And each
-of its commits is made just before the commit of the data table with the same begin, so a commit counts here only when
-that begin is not pending there: a writer that died between the two leaves entries that nobody must see.
+ones every table has. Two things are its own. Its files are HFiles and are read by key (`group_reader.py`). And each of
+its commits is made just before the commit of the data table with the same requested time, so a commit counts here only
+when that requested time is not pending there: a writer that died between the two leaves entries that nobody must see.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WITHOUT_IT = "Read with the option hoodie.metadata.enable=false, which lists fol
 
 @dataclass(slots=True)
 class MetadataCommits:
-    """Which commits of a metadata table count: its own completed ones whose begin is not pending on the data table."""
+    """Which commits of a metadata table count: its completed ones that are not pending on the data table."""
 
     own: TimelineCommits
     data: MetaClient

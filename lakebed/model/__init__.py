@@ -1,1 +1,1 @@
-"""Values that everyone shares."""
+"""Values that all packages share."""

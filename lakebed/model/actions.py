@@ -1,4 +1,4 @@
-"""What the actions of a timeline plan and report, as values.
+"""Plans and reports of timeline actions, as values.
 
 Field names are the Python spelling of the Avro records in the format; `format/timeline/files.py` turns bytes into
 these and back. `CommitMetadata` is the only thing that moves what a reader sees.

@@ -1,4 +1,4 @@
-"""Values that cannot be told apart once they are a record key or a partition path: refused before they are written.
+"""Refuses values whose record key or partition path would equal that of different values.
 
 Hudi joins the texts of values and escapes nothing, so that different values may give one text:
 

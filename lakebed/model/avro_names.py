@@ -1,4 +1,4 @@
-"""Names of Avro types, made from names of columns.
+"""Names of Avro types, made from column names.
 
 A record or a fixed type of Avro has a name, which must be a word of ASCII letters, digits and underscores and stand for
 one type only. Hudi names the types of a column after the column, and so does lakebed; the columns themselves keep their

@@ -1,4 +1,4 @@
-"""Avro types <-> Arrow types, one by one.
+"""Avro types to Arrow types and back, one by one.
 
 The mapping is chosen so that a table schema turned to Arrow equals what Parquet gives for a file of that schema, up to
 the spelling of list elements (`schema_evolution` bridges that):

@@ -1,4 +1,4 @@
-"""Columns joined without overflow: Arrow counts the bytes of a text column, and the items of a list, in 31 bits.
+"""Concatenation of Arrow columns without overflow of their 32-bit offsets.
 
     gather      `ColumnBytes` tells when a column of gathered batches would be too large: put them away before
     join        `concat` takes 64-bit offsets where the parts of one column are too large for 31

@@ -1,4 +1,4 @@
-"""A table's columns as SQL spells them, `id string NOT NULL, tags array<string>`: text in, Arrow schema out.
+"""A table's columns as SQL DDL, `id string NOT NULL, tags array<string>`: text in, Arrow schema out.
 
 sqlglot reads the text in Spark's dialect, and types mean what they mean to Spark: `timestamp` is a moment in UTC with
 microseconds, `timestamp_ntz` a wall clock without a zone, and a decimal without numbers is `decimal(10, 0)`.

@@ -1,4 +1,4 @@
-"""The files of a table as values: base file, log file, slice, group.
+"""The files of a table as values: base file, log file, file slice, file group.
 
     file group  =  all files of one file id in one partition
       slice     =  at most one base file (level 1) and the log files (level 0) that came after it
@@ -35,7 +35,7 @@ class FileGroupId:
 
 @dataclass(frozen=True, slots=True)
 class BaseFile:
-    """The one sorted level-1 file of a slice. `instant_time` is the begin time of the action that wrote it."""
+    """The one sorted level-1 file of a slice. `instant_time` is the requested time of the action that wrote it."""
 
     path: str
     size: int
@@ -71,7 +71,7 @@ class LogFile:
 
     @property
     def order(self) -> tuple[str, int, str, str]:
-        """Where the file stands in its slice: by begin, version, token and kind (data before its deletes)."""
+        """Where the file stands in its slice: by requested time, version, token and kind (data before its deletes)."""
         return (comparable(self.requested_time), self.version, self.write_token, _KIND_ORDER[self.kind])
 
 

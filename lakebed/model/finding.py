@@ -1,4 +1,4 @@
-"""What a check of a table found: which promise is broken, where, and what to do about it."""
+"""A finding of the consistency check: which rule is broken, where, and what to do about it."""
 
 from __future__ import annotations
 

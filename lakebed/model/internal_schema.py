@@ -72,7 +72,7 @@ class IdField:
 
 @dataclass(frozen=True, slots=True)
 class InternalSchema:
-    """One version of a table's schema. `version` is the begin time of the change, 0 for the schema before any."""
+    """One version of a table's schema. `version` is the requested time of the change, 0 for the schema before any."""
 
     version: int
     max_column_id: int
@@ -101,7 +101,7 @@ class SchemaHistory:
         return self.versions[-1]
 
     def at(self, requested_time: str) -> InternalSchema | None:
-        """The schema under which a file of that begin time was written; None before the history begins."""
+        """The schema under which a file of that requested time was written; None before the history begins."""
         if not requested_time.isdigit():
             return None
         version = int(requested_time)

@@ -1,4 +1,4 @@
-"""Floating-point numbers as Java prints them, to the letter: record keys and columns turned to text depend on it.
+"""Floating-point numbers as Java prints them, to the letter: record keys and casts to text depend on it.
 
 Java writes at least one digit after the point, and from 10^7 upward or below 10^-3 the form 1.0E7. Up to Java 18, which
 is what Hudi runs on, the digits are not always the shortest that give the number back (2e23 is 1.9999999999999998E23,

@@ -1,4 +1,4 @@
-"""A range of record keys: what look-ups and filters ask of every file, and what statistics are tested against.
+"""A range of record keys: the condition of look-ups and filters, tested against statistics.
 
 Keys are ordered by their UTF-8 bytes, unsigned. Python compares strings by code point, which is the same order, so
 plain comparison of `str` is right here; Java's `String.compareTo` (UTF-16) is not, see `java_bound`.

@@ -1,4 +1,4 @@
-"""Arrow's cast, with one of its mistakes worked around.
+"""Arrow's cast, with a workaround for sliced nested arrays.
 
 A struct, list or map that is a slice of a longer one and has a child of type null comes out of Arrow's `cast` with a
 child that is too short (Arrow 26 and before): the child is cut to the slice, and the array keeps its offsets all the

@@ -1,4 +1,4 @@
-r"""The folder of every row: partition path text from columns, as Hudi's key generators write it.
+r"""The partition path of every row, as Hudi's key generators write it.
 
     plain        de/2024-01-01               several fields are joined by `/`
     hive style   country=de/day=2024-01-01

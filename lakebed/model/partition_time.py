@@ -1,4 +1,4 @@
-"""Folders by time: the timestamp key generator, which formats a column of times by a date pattern.
+"""Partition paths by time: the timestamp key generator, which formats a time column by a date pattern.
 
     hoodie.keygen.timebased.timestamp.type     what the column holds:
       UNIX_TIMESTAMP, EPOCHMILLISECONDS, EPOCHMICROSECONDS, SCALAR (unit in timestamp.scalar.time.unit), or text that is

@@ -1,4 +1,4 @@
-"""The schema of a table: Hudi's meta columns, and Avro JSON <-> Arrow.
+"""The schema of a table: Hudi's meta columns, and Avro JSON to Arrow and back.
 
 Hudi speaks Avro wherever it stores a schema (commit metadata, log block headers, Parquet footers) and lakebed computes
 in Arrow, so this is the one place where the two meet; `avro_types` has the table of types.

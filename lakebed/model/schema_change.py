@@ -1,4 +1,4 @@
-"""Which schema changes a write may make, as a pure function: the table's schema and the data's -> the new table schema.
+"""Which schema changes a write may make: a pure function from the table's and the data's schema to the new one.
 
 Allowed: new nullable columns, which go to the end, and numbers that widen along int, long, float, double; both at any
 depth. Narrower data goes into a wider column as it is. Everything else would make old files unreadable or lose what is

@@ -1,4 +1,4 @@
-"""Reading a file that was written under another schema: file columns in, reader columns out.
+"""Reads a file that was written under another schema: file columns in, reader columns out.
 
 `resolve` compares the two schemas once and returns a `Projection`; applying it to a batch costs nothing for columns
 that did not change. Fields are matched by name at every level of nesting (schema on read passes the old names in

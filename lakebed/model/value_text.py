@@ -1,4 +1,4 @@
-"""A column's values as the text that Hudi's key generators make of them: what keys and partition paths consist of.
+"""A column's values as the text that Hudi's key generators make of them, for keys and partition paths.
 
 | type | text |
 |---|---|

@@ -1,1 +1,1 @@
-"""Scans and plans."""
+"""Scans and read plans."""

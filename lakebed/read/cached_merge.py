@@ -1,8 +1,8 @@
-"""A slice with logs that is read again: each file by itself, dead rows dropped by merge vectors, nothing compared.
+"""Repeated reads of a file slice with logs: files read one by one, dead rows dropped by cached merge vectors.
 
     first read     merged as ever: whoever reads once pays for nothing else
     second read    keys and ordering values of all runs ──► merge vectors and the order of rows, if they can be kept
-    from then on   the asked columns of every run ──► living rows ──► laid into each other in key order ──► conditions
+    from then on   the requested columns of every run ──► live rows ──► laid into each other in key order ──► conditions
 
 Rows come in the same order every time: people lay columns of two reads side by side. So this is not for the default
 layout, whose merge leaves rows where the base file has them; nor for conditions on the key, which skip most of every
@@ -105,7 +105,7 @@ def rows_by_vectors(
 
 
 def _live(run: Run, vector: FileVector, rows: int) -> Iterator[pa.RecordBatch]:
-    """The living rows of one run, in file order."""
+    """The live rows of one run, in file order."""
     if vector.dead == vector.rows:
         return
     alive = pa.Array.from_buffers(pa.bool_(), vector.rows, [None, pa.py_buffer((~vector.words).tobytes())])
@@ -119,7 +119,7 @@ def _live(run: Run, vector: FileVector, rows: int) -> Iterator[pa.RecordBatch]:
 def rows_in_order(
     reader: FileGroupReader, split: ReadSplit, vectors: SliceVectors, order: Numbers
 ) -> Iterator[pa.RecordBatch]:
-    """Living rows of all runs, laid into each other as they follow by key: each run is in key order already."""
+    """Live rows of all runs, laid into each other as they follow by key: each run is in key order already."""
     with reader.data_runs(split.slice, vectors.footers) as runs:
         share = reader.options.memory // 8 // max(1, len(vectors.logs))
         sources = {}

@@ -1,4 +1,4 @@
-"""Merge vectors that were made already: they depend on nothing but the files of a slice, and files never change.
+"""The process-wide cache of merge vectors, keyed by the set of files of a slice, which never change.
 
 A repeated read then merges nothing. In the LSM layout the order goes with them, a byte per row: which run the next row
 by key comes from. Kept per process, within a budget of bytes and within half of the memory that a scan was given. What
@@ -52,7 +52,7 @@ class SliceVectors:
     files: tuple[FileVector, ...]
     logs: tuple[tuple[int, FileVector], ...] = ()
     order: Numbers | None = field(default=None, compare=False, repr=False)
-    """For every living row by key, the number of its run."""
+    """For every live row by key, the number of its run."""
     footers: Footers = field(default_factory=dict, compare=False, repr=False)
     """What was read of the files on the way, for whoever reads them next."""
 

@@ -1,4 +1,4 @@
-"""Planning a read: query and time -> which slices, and why not the others.
+"""Plans a read: query type and time to file slices, with a count of what was pruned and why.
 
     timeline ──► view (slices at a completion time) ──► pruning (partitions, buckets, time) ──► splits
 
@@ -137,7 +137,7 @@ def _appended(client: MetaClient, slices: Sequence[FileSlice], time: TimeRange) 
 
 
 def _bears_its_base(file_slice: FileSlice) -> bool:
-    """Whether a log has the begin of the base file: that says nothing of when it was written."""
+    """Whether a log has the requested time of the base file: that says nothing of when it was written."""
     return file_slice.base_file is not None and any(
         log.requested_time == file_slice.base_file.requested_time for log in file_slice.log_files
     )
@@ -158,7 +158,7 @@ def _schema_is_stable(client: MetaClient) -> bool:
 
 
 def output_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """The asked columns in the asked order."""
+    """The requested columns in the requested order."""
     if columns is None:
         return schema
     fields = []

@@ -1,8 +1,9 @@
-"""From a table's settings and timeline to what a file-group reader must know: schema, merge rule, layout.
+"""From a table's settings and timeline to a reader context: schema, merge rule, layout.
 
-The schema is that of the newest completed write by the asked time that carries one; in a table with schema-on-read it
-is the version of that time, and the columns of files are matched with it by id instead of by name. Every column is
-nullable to a reader, whatever the table declares: a file from before a column was added has nothing else to give.
+The schema is that of the newest completed write by the time of the query that carries one; in a table with
+schema-on-read it is the version of that time, and the columns of files are matched with it by id instead of by name.
+Every column is nullable to a reader, whatever the table declares: a file from before a column was added has nothing
+else to give.
 """
 
 from __future__ import annotations

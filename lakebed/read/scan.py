@@ -1,4 +1,4 @@
-"""A scan: what to read, as a frozen value, and the ways to get its rows out.
+"""A scan: what to read, as a frozen value, and the methods that return its rows.
 
 Every method that narrows a scan returns a new one; nothing is read before `to_batches`, `to_arrow`, `count` or
 `explain` is called. A scan belongs to the moment at which its table was opened or refreshed and keeps its answer, until

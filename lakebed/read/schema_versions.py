@@ -1,4 +1,4 @@
-"""Schema-on-read: which version of its schema a table has at a time, and which its files were written with.
+"""Schema-on-read: the version of the schema that a table has at a time, and that its files were written with.
 
     now                        the newest version
     as of a completion time    the newest version whose change had completed by then

@@ -1,4 +1,4 @@
-"""Several splits at once, rows in split order, memory bounded.
+"""Reads several splits at once: rows in split order, bounded memory.
 
 Each split fills a short queue of its own; the consumer empties the queues one after the other. A split that runs ahead
 stops at its full queue, so what is held is at most `threads` windows and a few batches each, whatever the table's size.

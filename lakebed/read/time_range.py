@@ -1,11 +1,11 @@
-"""The times of a query, resolved once: which state of the table, and which of its rows.
+"""The times of a query, resolved once: which state of the table is read, and which of its rows.
 
     as_of(instant)            the state at that instant's completion; as_of(time): of everything completed by then
     incremental(start, end]   of the state at the end, the rows whose current version was committed after the start
 
 So both need one state, which must still be there (`timeline/retention`). The start of a range may be as old as it
-likes: rows keep the begin of their write, and the history knows for ever when that write completed. A range in which
-nothing was committed has no rows, whatever was cleaned.
+likes: rows keep the requested time of their write, and the history knows for ever when that write completed. A range in
+which nothing was committed has no rows, whatever was cleaned.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TimeRange:
     at: str | None = None
     start: str | None = None
     commits: frozenset[str] | None = None
-    """Begin times of the writes in (start, at], by which rows of an incremental query are chosen; None: all rows."""
+    """Requested times of the writes in (start, at], which choose the rows of an incremental query; None: all rows."""
 
 
 def resolve_as_of(client: MetaClient, time: Time | None) -> TimeRange:

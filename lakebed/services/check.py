@@ -140,8 +140,3 @@ def check_leftovers(client: MetaClient) -> Iterator[Finding]:
         if all(instant.is_completed for instant in client.timeline.at(requested_time)):
             what = f"a heartbeat or markers of {requested_time}, which is not under way"
             yield Finding(LEFTOVERS, Severity.INFO, f"{HEARTBEAT_DIR}/{requested_time}", what, what_to_do)
-
-
-def is_healthy(findings: list[Finding]) -> bool:
-    """Whether nothing among the findings can make an answer wrong."""
-    return not any(finding.severity is Severity.ERROR for finding in findings)

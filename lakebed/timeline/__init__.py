@@ -1,1 +1,1 @@
-"""What happened to a table: clock, timelines, and the client that answers for one table."""
+"""The timeline of a table: clock, active timeline, history, and the client of one table."""

@@ -1,4 +1,4 @@
-"""The only wall clock of the package, and the turning of times into instant strings.
+"""The only wall clock of the package, and the conversion of times to instant times.
 
     instant time   yyyyMMddHHmmssSSS, 17 digits, in the zone that `hoodie.table.timeline.timezone` names:
                    UTC, or LOCAL = the default zone of the process that writes

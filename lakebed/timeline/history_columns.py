@@ -1,4 +1,4 @@
-"""The archived actions as Arrow columns, and what is asked of such columns: order, ranges, instants.
+"""Archived actions as Arrow columns, and the operations on them: sorting, ranges, instants.
 
     requested_time, completion_time, action: string        always
     metadata, plan: binary                                 whole timeline files, only when bodies are asked for
@@ -83,7 +83,7 @@ def after(table: pa.Table, column: str, start: str | None) -> pa.Table:
 
 
 def in_order(parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
-    """Rows by begin, each action once: levels may overlap after a compaction of the history that broke off.
+    """Rows by requested time, each action once: levels may overlap after a compaction of the history that broke off.
 
     Parts come oldest first and are sorted, so mostly there is nothing to do.
     """

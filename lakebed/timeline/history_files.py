@@ -1,4 +1,4 @@
-"""Which files of the history folder count.
+"""The current files of the history: `_version_`, manifests, and the files that they list.
 
     history/_version_                                text: the number of the current manifest
     history/manifest_<N>                             JSON: which files count, and how long each is
@@ -55,7 +55,7 @@ class HistoryFile:
 
 
 def current_files(storage: Storage, folder: str) -> tuple[int | None, list[HistoryFile]]:
-    """The version that `_version_` names, without a readable one the greatest there is, and its files by first begin.
+    """The version that `_version_` names, without a readable one the greatest there is, and its files by first time.
 
     Writers that went on may have swept a manifest up between our two looks: then `_version_` names another one by now.
     A manifest that is named still and not there is lost, and an older one would hide what was archived since.
@@ -76,7 +76,7 @@ def current_files(storage: Storage, folder: str) -> tuple[int | None, list[Histo
 
 
 def files_of(entries: Iterable[ManifestEntry], folder: str) -> list[HistoryFile]:
-    """Listed files by first begin: their names begin with it."""
+    """Listed files by first requested time: their names begin with it."""
     ordered = sorted(entries, key=attrgetter("file_name"))
     return [HistoryFile(f"{folder}/{entry.file_name}", entry.file_len) for entry in ordered]
 

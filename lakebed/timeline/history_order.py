@@ -1,4 +1,4 @@
-"""Archived actions newest first, without reading more files than are asked for.
+"""Archived actions newest first, reading no more files than needed.
 
     files by the latest time that they can hold     c ▐████████▌
                                                       b ▐██████▌     a ▐███▌
@@ -33,7 +33,7 @@ Rank = tuple[int, int, str]
 def newest_begun(
     reader: HistoryReader, files: Sequence[HistoryFile], actions: pa.Array, low: str | None = None
 ) -> Iterator[Instant]:
-    """Actions of these words by falling begin, down to `low`."""
+    """Actions of these words by descending requested time, down to `low`."""
     latest = [(comparable(file.name.max_time), file) for file in files]
 
     def rows(file: HistoryFile) -> Iterator[Instant]:

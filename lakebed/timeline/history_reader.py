@@ -1,4 +1,4 @@
-"""Reading one file of the history: only the row groups and columns that are needed, and only rows that can be.
+"""Reads one file of the history: only the row groups, columns and rows that are needed.
 
     <minBegin>_<maxBegin>_<level>.parquet
         instantTime, completionTime, action: string    metadata, plan: bytes (whole timeline files)    version: int32

@@ -1,4 +1,4 @@
-"""Writing the history: each step leaves a history that reads the same, or with the new actions in it.
+"""Writes the history: flush, compaction of levels and sweep, each an atomic change of the current version.
 
     flush     <min>_<max>_0.parquet  ->  manifest_<N+1>  ->  _version_ = N+1        the moment that counts
     compact   10 files of a level    ->  <min>_<max>_<level+1>.parquet  ->  manifest, _version_; level by level

@@ -1,4 +1,4 @@
-"""The client of one table: where it is, how it is configured, and what happened to it.
+"""The client of one table: its location, its configuration and its timeline.
 
 Everything above asks here: is this instant committed, when did it complete, what did it write, what is planned. A
 client is one moment of a table: `reload()` gives a new one, so that a plan made from a client never sees half a change.
@@ -119,11 +119,11 @@ class MetaClient:
         return comparable(first.requested_time) if first else None
 
     def is_before_timeline(self, requested_time: str) -> bool:
-        """Whether the active timeline starts later than this begin, which archiving must then have passed."""
+        """Whether the active timeline starts later than this requested time, which archiving must then have passed."""
         return self._timeline_starts is not None and comparable(requested_time) < self._timeline_starts
 
     def is_committed(self, requested_time: str) -> bool:
-        """Whether files with this begin count."""
+        """Whether files with this requested time count."""
         if self.timeline.completed_write(requested_time) is not None:
             return True
         known = self.timeline.find(requested_time)
@@ -146,7 +146,7 @@ class MetaClient:
         return frozenset(found)
 
     def is_undone(self, requested_time: str) -> bool:
-        """Whether the write with this begin was rolled back, and neither it nor another came in its place."""
+        """Whether the write with this requested time was rolled back, and neither it nor another came in its place."""
         return (
             requested_time in self._undone
             and not self.timeline.at(requested_time)
@@ -154,7 +154,7 @@ class MetaClient:
         )
 
     def completion_time(self, requested_time: str) -> str | None:
-        """When the write with this begin became visible, None when nobody knows of it."""
+        """When the write with this requested time became visible, None when nobody knows of it."""
         instant = self.timeline.completed_write(requested_time)
         if instant is None:
             instant = next((i for i in self.history.find(requested_time) if i.action.adds_files), None)
@@ -175,7 +175,7 @@ class MetaClient:
         return self._bodies[instant]
 
     def commit(self, requested_time: str) -> CommitMetadata | None:
-        """What the completed write with this begin reported, if it is on the active timeline."""
+        """What the completed write with this requested time reported, if it is on the active timeline."""
         instant = self.timeline.completed_write(requested_time)
         body = self.body(instant) if instant else None
         return body if isinstance(body, CommitMetadata) else None
@@ -205,11 +205,11 @@ class MetaClient:
         )
 
     def completed_writes(self) -> tuple[Instant, ...]:
-        """Completed writes of the active timeline, by begin."""
+        """Completed writes of the active timeline, by requested time."""
         return self.timeline.completed.of_actions(*_WRITES).instants
 
     def writes_within(self, start: str | None, end: str | None) -> frozenset[str]:
-        """Begins of the writes that completed in (start, end], archived ones included."""
+        """Requested times of the writes that completed in (start, end], archived ones included."""
         active = self.timeline.of_actions(*_WRITES).completed_within(start, end)
         archived = self.history.begins_within(start, end, _WRITES)
         return frozenset(archived).union(instant.requested_time for instant in active)

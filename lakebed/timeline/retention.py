@@ -1,4 +1,4 @@
-"""How far back a table can be asked: one guard for every question about a past state.
+"""How far back a table can be read: the guard of every query of a past state.
 
     file v1      file v2            file v3
     ├─────────────┼──────────────────┼───────►   completion times
@@ -28,7 +28,7 @@ WHOLE_SINCE = "lakebed.whole.since"
 EVER = "0" * INSTANT_LENGTH
 """What one says that took nothing any state needs: files of attempts that lost, and of writes that were undone."""
 _WHOLE_FROM_WRITE = "lakebed.earliest.retained"
-"""The same as cleans of earlier releases said it: the begin of the first write whose state is whole."""
+"""The same as cleans of earlier releases said it: the requested time of the first write whose state is whole."""
 
 
 def require_readable(client: MetaClient, at: str, what: str, hint: str = "", *, and_later: bool = False) -> None:

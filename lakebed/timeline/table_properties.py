@@ -1,4 +1,4 @@
-"""`hoodie.properties`: found, read, rewritten; its backup, and a helpful answer when there is neither.
+"""`hoodie.properties`: located, read and replaced, with its backup.
 
     replace:   write hoodie.properties.backup (the old)  ->  rewrite hoodie.properties  ->  delete the backup
 

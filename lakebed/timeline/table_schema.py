@@ -1,4 +1,4 @@
-"""What the timeline tells of a table's schema: the newest one that a write reported, and the history of all of them.
+"""The schema of a table from its timeline: the newest that a write reported, and the history of all of them.
 
 <timeline>/<begin>_<done>.<action>         a report with the Avro text `schema`, and under schema-on-read with
 `latest_schema`, the version that the files of the write have

@@ -1,4 +1,4 @@
-"""The timeline: an immutable list of instants, and the questions asked of it.
+"""The timeline: an immutable list of instants, and the queries over it.
 
     20261115.compaction.requested  ┐
     20261115.compaction.inflight   ├─ one action, most advanced state: commit, completed
@@ -33,7 +33,7 @@ def by_completion(instant: Instant) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Each action once, in its most advanced state, ordered by begin."""
+    """Each action once, in its most advanced state, ordered by requested time."""
 
     instants: tuple[Instant, ...] = ()
 
@@ -62,18 +62,18 @@ class Timeline:
         return {requested_time: tuple(group) for requested_time, group in found.items()}
 
     def at(self, requested_time: str) -> tuple[Instant, ...]:
-        """All actions with that begin: two when a commit has a savepoint."""
+        """All actions with that requested time: two when a commit has a savepoint."""
         return self._by_begin.get(requested_time, ())
 
     def find(self, requested_time: str, action: Action | None = None) -> Instant | None:
-        """The action with that begin; without a word the savepoint of a commit is not meant."""
+        """The action with that requested time; without a word the savepoint of a commit is not meant."""
         for instant in self.at(requested_time):
             if instant.action is action or (action is None and instant.action is not Action.SAVEPOINT):
                 return instant
         return None
 
     def completed_write(self, requested_time: str) -> Instant | None:
-        """The completed commit, deltacommit or replacecommit with that begin."""
+        """The completed commit, deltacommit or replacecommit with that requested time."""
         return next((i for i in self.at(requested_time) if i.is_completed and i.action.adds_files), None)
 
     @property
@@ -105,19 +105,9 @@ class Timeline:
         return self.where(lambda i: i.action in actions)
 
     def requested_before(self, time: str) -> Timeline:
-        """Begin smaller than `time`."""
+        """Requested time smaller than `time`."""
         limit = comparable(time)
         return self.where(lambda i: comparable(i.requested_time) < limit)
-
-    def requested_up_to(self, time: str) -> Timeline:
-        """Begin at most `time`."""
-        limit = comparable(time)
-        return self.where(lambda i: comparable(i.requested_time) <= limit)
-
-    def requested_after(self, time: str) -> Timeline:
-        """Begin greater than `time`."""
-        limit = comparable(time)
-        return self.where(lambda i: comparable(i.requested_time) > limit)
 
     def completed_by(self, time: str) -> Timeline:
         """Completed at or before `time`."""

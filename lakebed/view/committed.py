@@ -1,11 +1,11 @@
-"""Which files count: the answer of the timeline to a listing.
+"""Which listed files are committed, by the timeline and the commit reports.
 
-A file belongs to the write whose begin is in its name. It counts when that write is committed and, whenever the write's
-report is at hand, when the report names the file: a task that was tried twice may leave a second file behind, even
-after the commit, and only the report knows which attempt won. Archived reports are not fetched for this; archiving
-removes unnamed files first. Some logs bear the begin of another write, and the report of the write that made them names
-them: those of tables from before version 8, which bear that of their base file, and those of buckets to come, which
-Hudi writes beside the old ones while a resize is pending.
+A file belongs to the write whose requested time is in its name. It counts when that write is committed and, whenever
+the write's report is at hand, when the report names the file: a task that was tried twice may leave a second file
+behind, even after the commit, and only the report knows which attempt won. Archived reports are not fetched for this;
+archiving removes unnamed files first. Some logs bear the requested time of another write, and the report of the write
+that made them names them: those of tables from before version 8, which bear that of their base file, and those of
+buckets to come, which Hudi writes beside the old ones while a resize is pending.
 
 The reports are also asked the other way round: a file that a slice needs and that no folder shows, or shows shorter
 than it was written, was lost, and an answer without it would be wrong without a sign.
@@ -89,11 +89,11 @@ class CommitLookup(Protocol):
         ...
 
     def replacements(self, group: FileGroupId, oldest_begin: str) -> tuple[Replacement, ...]:
-        """The replacecommits that retired the group, whose oldest file at hand has that begin."""
+        """The replacecommits that retired the group, whose oldest file at hand has that requested time."""
         ...
 
     def pending_compactions(self) -> Mapping[FileGroupId, tuple[str, ...]]:
-        """Begins of the compactions that are planned for a group and not finished."""
+        """Requested times of the compactions that are planned for a group and not finished."""
         ...
 
     def log_compacted_by(self, file: BaseFile | LogFile) -> str | None:
@@ -136,7 +136,7 @@ class TimelineCommits:
         return isinstance(file, LogFile) and (file.path in self._strangers() or self._is_command(file))
 
     def _is_command(self, file: LogFile) -> bool:
-        """Whether a log takes back blocks of others in its slice; it bears the begin of the slice's base file."""
+        """Whether a log takes back blocks of others in its slice; it bears the time of the slice's base file."""
         return self.client.config.has_shared_logs and not file.native and file.write_token == ROLLBACK_TOKEN
 
     def writer_of(self, file: BaseFile | LogFile) -> str:
@@ -144,7 +144,7 @@ class TimelineCommits:
         return found or file.requested_time
 
     def _strangers(self) -> Mapping[str, str]:
-        """Logs that bear the begin of another write than the first that reports them, with that one's begin."""
+        """Logs that bear the requested time of another write than the first that reports them, with that one's."""
         if self._others is None:
             begins = [i.requested_time for i in self.client.completed_writes()] if self.check_names else []
             self._others = {

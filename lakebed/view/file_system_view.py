@@ -1,4 +1,4 @@
-"""The file system view: listing + timeline -> file groups and slices, at any time.
+"""The file system view: listing and timeline to file groups and file slices, at any time.
 
 The view is a fold of commits over a listing and has no other input. It answers for one moment of the timeline, that of
 the `CommitLookup` it was given, and for any earlier time `at` by counting only what had *completed* by then: base
@@ -104,7 +104,7 @@ class FileSystemView:
         return tuple(found)
 
     def change_logs(self, partition_path: str) -> tuple[LogFile, ...]:
-        """The committed CDC files of a partition, in order of begin."""
+        """The committed CDC files of a partition, in order of requested time."""
         logs = (
             log
             for group in self.file_groups(partition_path)
@@ -210,7 +210,7 @@ def _retired_at(file: BaseFile | LogFile, replacements: Sequence[Replacement]) -
 
 
 def _by_retirement(group: GroupFiles, replacements: Sequence[Replacement]) -> dict[str | None, GroupFiles]:
-    """The group's files by the time at which they were replaced, oldest first and the living ones last."""
+    """The group's files by the time at which they were replaced, oldest first and the current ones last."""
     times = {_retired_at(file, replacements) for file in group.files()}
     ordered = sorted((time for time in times if time is not None), key=comparable)
     lives: list[str | None] = [*ordered, *([None] if None in times else [])]

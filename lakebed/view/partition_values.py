@@ -1,4 +1,4 @@
-"""What a partition path says about its rows: path text -> values of the partition columns, as statistics.
+"""Partition columns from partition paths: path text to typed values, used as statistics.
 
     hive style       country=de/day=2024-01-01        otherwise   de/2024-01-01
     url encoded      a b%2Fc  ->  a b/c               null or ""  __HIVE_DEFAULT_PARTITION__

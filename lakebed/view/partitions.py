@@ -1,4 +1,4 @@
-"""Finding partitions and files by listing folders.
+"""Finds partitions and files by listing folders.
 
 A folder is a partition when it holds a metafile (`.hoodie_partition_metadata`, or the same with the base format's
 extension), at whatever depth: values with slashes and date paths make folders of uneven depth, one partition even

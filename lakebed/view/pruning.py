@@ -1,4 +1,4 @@
-"""Pruning: which partitions and slices a filter rules out, and a count of why.
+"""Pruning: which partitions and file slices a filter rules out, with a count per reason.
 
 Three tests, cheapest first: the values in a partition's path, the bucket of a key, and the column statistics of a
 slice's files. Each errs on the side of reading too much; the filter itself is applied to the rows in any case.

@@ -1,12 +1,13 @@
-"""Cutting a file group into slices: a pure function of files and completion times.
+"""Cuts a file group into file slices: a pure function of files and completion times.
 
     base b1      base b2 (compaction)
     ├─────────────┼──────────────────>  time
       log log       log               a log goes to the last slice whose key is at most the log's *completion*
 
-A base file opens a slice keyed by its begin, and so does a planned compaction, though nothing is in it yet. A log that
-completed before every key, or in a group without any, opens a slice of logs alone, keyed by its own begin. Where old
-14-digit keys meet 17-digit completions the begin is compared instead. Within a slice logs stand in order of begin.
+A base file opens a slice keyed by its requested time, and so does a planned compaction, though nothing is in it yet. A
+log that completed before every key, or in a group without any, opens a slice of logs alone, keyed by its own requested
+time. Where old 14-digit keys meet 17-digit completions the requested time is compared instead. Within a slice logs
+stand in order of requested time.
 """
 
 from __future__ import annotations

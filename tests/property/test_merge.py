@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakebed.merge.hash_merge import hash_merge
-from lakebed.merge.loser_tree import key_bytes, merge_rows
+from lakebed.merge.loser_tree import key_bytes
 from lakebed.merge.merge_vector import merge_vectors
 from lakebed.merge.record_merger import (
     FunctionMerger,
@@ -25,6 +25,7 @@ from lakebed.merge.record_merger import (
 )
 from lakebed.merge.runs import OP_COLUMN, Run
 from lakebed.merge.sorted_merge import sorted_merge
+from tests.unit.merge.textbook_merge import merge_rows
 
 KEY, TIME, GONE = "_hoodie_record_key", "_hoodie_commit_time", "_hoodie_is_deleted"
 SCHEMA = pa.schema([(TIME, pa.string()), (KEY, pa.string()), ("ts", pa.int64()), ("s", pa.string()), ("n", pa.int32())])

@@ -1,4 +1,4 @@
-"""Avro records one by one, by fastavro: the slow way in, with the same answer as `avro/readers`, and the way out.
+"""Avro records one by one with fastavro: the fallback decoder, with the same result as `avro/readers`.
 
 Logical types are taken off the schema first (all but decimals), so that dates and times arrive as the numbers they are
 stored as and no Python calendar limits them; pyarrow puts the Arrow type on again.
@@ -7,7 +7,7 @@ stored as and no Python calendar limits them; pyarrow puts the Arrow type on aga
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -57,38 +57,6 @@ def _arrow_value(value: Any, data_type: pa.DataType) -> Any:
         return [_arrow_value(item, data_type.value_type) for item in value]
     if pa.types.is_struct(data_type):
         return {field.name: _arrow_value(value[field.name], field.type) for field in data_type}
-    return value
-
-
-def plain_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """Rows as fastavro takes them with a bare schema: dates and times as numbers, maps as dictionaries."""
-    plain = pa.schema([field.with_type(_storage_type(field.type)) for field in table.schema])
-    for row in table.cast(plain).to_pylist():
-        yield {field.name: _python_value(row[field.name], field.type) for field in plain}
-
-
-def _storage_type(data_type: pa.DataType) -> pa.DataType:
-    """The type with dates and times replaced by the numbers that stand for them."""
-    if pa.types.is_temporal(data_type):
-        return pa.int32() if data_type.bit_width == 32 else pa.int64()
-    if pa.types.is_struct(data_type):
-        return pa.struct([field.with_type(_storage_type(field.type)) for field in data_type])
-    if pa.types.is_map(data_type):
-        return pa.map_(data_type.key_type, data_type.item_field.with_type(_storage_type(data_type.item_type)))
-    if pa.types.is_list(data_type):
-        return pa.list_(data_type.value_field.with_type(_storage_type(data_type.value_type)))
-    return data_type
-
-
-def _python_value(value: Any, data_type: pa.DataType) -> Any:
-    if value is None:
-        return None
-    if pa.types.is_map(data_type):
-        return {key: _python_value(item, data_type.item_type) for key, item in value}
-    if pa.types.is_list(data_type):
-        return [_python_value(item, data_type.value_type) for item in value]
-    if pa.types.is_struct(data_type):
-        return {field.name: _python_value(value[field.name], field.type) for field in data_type}
     return value
 
 

@@ -1,4 +1,4 @@
-"""Avro data blocks straight into Arrow columns: the loop is over fields, not over records.
+"""Avro data blocks decoded straight into Arrow columns: the loop is over fields, not over records.
 
     content   int32 version = 3 | int32 count | count × ( int32 length | Avro binary of one record )
 
@@ -111,14 +111,6 @@ def decode_values(
     return decode_records(Records(b"".join(values), starts, ends, file, offset), schema_json, columns=columns)
 
 
-def encode_frames(records: Sequence[bytes]) -> bytes:
-    """The content of an Avro block from the Avro binary of its records."""
-    parts: list[bytes] = [struct.pack(">ii", CONTENT_VERSION, len(records))]
-    for record in records:
-        parts += (_LENGTH.pack(len(record)), record)
-    return b"".join(parts)
-
-
 def _frames(data: bytes, at: int, limit: int, file: str, offset: int) -> tuple[Ints, Ints]:
     """Where the records that lie wholly in `data` start and end. The chain of lengths is the one loop over records."""
     starts: list[int] = []
@@ -135,12 +127,12 @@ def _frames(data: bytes, at: int, limit: int, file: str, offset: int) -> tuple[I
             break
         append(start)
         at = start + length
-    requested_time = np.array(starts, dtype=np.int64)
+    begins = np.array(starts, dtype=np.int64)
     end = np.empty(len(starts), dtype=np.int64)
     if starts:
-        end[:-1] = requested_time[1:] - 4
+        end[:-1] = begins[1:] - 4
         end[-1] = at
-    return requested_time, end
+    return begins, end
 
 
 def arrow_schema(schema_json: str, columns: Collection[str] | None, file: str) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""From an Avro schema to the tree of readers that decodes its records.
+"""From an Avro schema to the tree of column readers that decodes its records.
 
 The Avro schema is walked beside its Arrow type, which `model.schema.avro_to_arrow` has made and thereby checked: the
 Avro side says how the bytes lie, the Arrow side what the column is. Types without an Arrow type (unions of several

@@ -1,4 +1,4 @@
-"""Reading Avro binary for many records at once: one cursor per record, each step a vector operation.
+"""Reads Avro binary for many records at once: one cursor per record, each step a vector operation.
 
 Avro has no index: a value's place follows from all values before it in its record. Records, though, do not depend on
 each other. So a cursor stands in every record, and a step ("read a varint here") moves all of them:

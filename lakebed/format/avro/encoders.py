@@ -1,4 +1,4 @@
-"""One encoder per Avro type: the mirror of `avro/readers`. Each turns an array without nulls into fragments.
+"""One encoder per Avro type, the counterpart of `avro/readers`: an array without nulls to fragments.
 
 null  boolean  int/long  float/double  string/bytes  enum  fixed  decimal       leaves
 union with null                                         encodes those that have a value, spreads them out

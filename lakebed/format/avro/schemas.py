@@ -1,4 +1,4 @@
-"""Hudi's Avro schemas, declared in a notation of our own because sixty JSON files say less.
+"""Hudi's Avro schemas of timeline and metadata records, declared in a short notation instead of JSON.
 
     name other: T        fields in order          [T] {T}   array, map with string keys
     T?                   null or T, default null  A|B       union         T=x   default (JSON)

@@ -1,4 +1,4 @@
-"""Arrow columns into Avro records: the mirror of `avro/columns`, with the loop over fields and not over rows.
+"""Arrow columns encoded as Avro records, the counterpart of `avro/columns`: the loop is over fields, not over rows.
 
     a field of all rows    ->  fragments: Arrow arrays of bytes with one element per row, or one constant for all
     a row                  =   its fragments, one after the other

@@ -1,4 +1,4 @@
-"""HFile reading: the sorted key-value file of the metadata table, as base file and as log block.
+"""HFile reader: the sorted key-value file of the metadata table, as base file and as log block.
 
     file     =  data blocks | meta blocks | root index, meta index, file info ("load on open") | 4096-byte trailer
     block    =  magic 8 | on-disk size 4 | uncompressed size 4 | previous offset 8 | checksum type 1

@@ -1,4 +1,4 @@
-"""HFile writing, byte for byte as Hudi's own writer does it (see `hfile.py` for the picture).
+"""HFile writer, byte for byte as Hudi's own writer does it (`hfile/reader.py` has the picture).
 
 The whole file is built in memory: log blocks of the metadata table are small, and its base files are split over file
 groups. The order of the file info entries and the gzip header are those of real files, so that a real file can be

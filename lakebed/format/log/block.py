@@ -1,4 +1,4 @@
-"""A log block as both containers know it: a kind, a few header texts, and where its content lies.
+"""A log block as both log formats know it: a kind, header entries, and the location of its content.
 
 A block is a value without bytes. Which blocks of a slice count is decided from headers alone, so contents that a
 rollback or a log compaction put out of force are never read. The numbers of `BlockKind` and `Header` are the ordinals
@@ -84,7 +84,7 @@ class LogBlock:
 
     @property
     def requested_time(self) -> str:
-        """Begin time of the action that wrote the block."""
+        """Requested time of the action that wrote the block."""
         return self._required(Header.INSTANT_TIME)
 
     @property
@@ -123,7 +123,7 @@ class LogBlock:
 
     @property
     def positions_base_time(self) -> str | None:
-        """Begin time of the base file that the record positions count rows of."""
+        """Requested time of the base file that the record positions count rows of."""
         return self.header.get(Header.BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS)
 
     def positions(self, base_instant_time: str, rows: int) -> npt.NDArray[np.uint64] | None:

@@ -1,4 +1,4 @@
-"""What the blocks of a version 1 log hold, as Arrow tables; Avro data itself is `avro/columns`.
+"""The contents of version 1 log blocks as Arrow tables; Avro data itself is in `avro/columns`.
 
     AVRO_DATA, CDC_DATA   int32 3 | int32 count | count × (int32 length | record)
     DELETE                int32 3 | int32 length | HoodieDeleteRecordList as bare Avro binary
@@ -20,10 +20,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
-from lakebed.format.avro.by_record import bare_schema, plain_rows
-from lakebed.format.avro.columns import decode_values, encode_frames
-from lakebed.format.avro.container import NAMESPACE, decode_binary, encode_binary
+from lakebed.errors import CorruptTable, UnsupportedFormat
+from lakebed.format.avro.columns import decode_values
+from lakebed.format.avro.container import decode_binary
 from lakebed.format.hfile.reader import HFileReader
 from lakebed.model.schema import RECORD_KEY, load_avro
 
@@ -155,61 +154,7 @@ def _delete_column(batch: pa.RecordBatch, name: str, data_type: pa.DataType, fil
         raise CorruptTable(f"the column {name} of a file of deletes does not fit {data_type}", file=file) from error
 
 
-def encode_delete_block(deletes: pa.Table, partition_path: str) -> bytes:
-    """The content of a delete block from rows in the common shape: key, ordering columns."""
-    ordering = [_wrapped(column, name) for name, column in zip(deletes.column_names, deletes.columns, strict=True)][1:]
-    records = []
-    for place, key in enumerate(deletes.column(0).to_pylist()):
-        values = [column[place] for column in ordering]
-        if all(value is None for value in values):
-            value: Any = _wrapper("IntWrapper", 0)
-        elif len(values) == 1:
-            value = values[0]
-        else:
-            value = (f"{NAMESPACE}.{_ARRAY_WRAPPER}", {"wrappedValues": values})
-        records.append({"recordKey": key, "partitionPath": partition_path, "orderingVal": value})
-    payload = encode_binary(_DELETE_LIST, {"deleteRecordList": records})
-    return struct.pack(">ii", DELETE_CONTENT_VERSION, len(payload)) + payload
-
-
-def _wrapper(name: str, value: Any) -> tuple[str, dict[str, Any]]:
-    return (f"{NAMESPACE}.{name}", {"value": value})
-
-
-def _wrapped(column: pa.ChunkedArray, name: str) -> list[tuple[str, dict[str, Any]] | None]:
-    """The values of an ordering column in the wrapper of their type."""
-    wrapper = _wrapper_of(column.type)
-    if wrapper is None:
-        raise InvalidRequest(f"the ordering column {name} has the type {column.type}, which deletes cannot carry")
-    try:
-        values = _as_type(column.combine_chunks(), _WRAPPERS[wrapper])
-    except pa.ArrowException as error:
-        raise InvalidRequest(f"an ordering value of {name} does not fit a delete block: {error}") from error
-    if wrapper == "DateWrapper":
-        values = values.cast(pa.int32())
-    return [None if value is None else _wrapper(wrapper, value) for value in values.to_pylist()]
-
-
-def _wrapper_of(data_type: pa.DataType) -> str | None:
-    """The wrapper Hudi uses. A timestamp goes as the number it is stored as, which is what Hudi orders rows by."""
-    if pa.types.is_integer(data_type):
-        return "IntWrapper" if data_type.bit_width <= 32 else "LongWrapper"
-    if pa.types.is_timestamp(data_type):
-        return "LongWrapper"
-    if pa.types.is_decimal(data_type):
-        return "DecimalWrapper"
-    if pa.types.is_time(data_type):
-        return "TimeMicrosWrapper"
-    return next((short for short, natural in _WRAPPERS.items() if natural == data_type), None)
-
-
 # --- data and CDC blocks ----------------------------------------------------------------------------------------------
-
-
-def encode_avro_block(table: pa.Table, schema_json: str) -> bytes:
-    """The content of an Avro block; the columns must be those of the schema."""
-    parsed = bare_schema(load_avro(schema_json))
-    return encode_frames([encode_binary(parsed, row) for row in plain_rows(table)])
 
 
 def decode_hfile_block(

@@ -1,4 +1,4 @@
-"""Delete blocks of version 1 logs, encoded by columns: the fast twin of `block_content.encode_delete_block`.
+"""Delete blocks of version 1 logs, encoded by columns.
 
     int32 3 | int32 length | count | per delete: 02 key | 02 partition path | branch, ordering value | 00
 

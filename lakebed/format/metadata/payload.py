@@ -1,4 +1,4 @@
-"""The bytes of a metadata-table record, both ways.
+"""The bytes of a metadata table record, encoded and decoded.
 
     value  =  Avro binary of HoodieMetadataRecord: key "" | type | filesystemMetadata? | BloomFilterMetadata?
               | ColumnStatsMetadata? | recordIndexMetadata? | SecondaryIndexMetadata?

@@ -1,4 +1,4 @@
-"""The records of the metadata table as values, and how an older and a newer one of a key become one.
+"""The records of the metadata table as values, and how two records of one key are merged.
 
 Every commit of the table writes only what it changed, so a look-up folds the records of a key, oldest first, with
 `merge_records`. The bytes are `metadata/payload.py`, the keys `metadata/keys.py`.
@@ -109,7 +109,7 @@ class ColumnStatsRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordIndexRecord:
-    """Where a record key lives. `instant_ms` is the begin of the write that put it there, in epoch milliseconds."""
+    """Where a record key lives. `instant_ms` is the requested time of its write, in epoch milliseconds."""
 
     key: str
     partition: str

@@ -1,4 +1,4 @@
-"""The footer of a Parquet file, read by ourselves: what a damaged one says must end in an error, not in an abort.
+"""The footer of a Parquet file, parsed by ourselves so that a damaged one is an error and never aborts the process.
 
     "PAR1" | column chunks, row group by row group | FileMetaData | u32 its length, little endian | "PAR1"
 
@@ -127,21 +127,19 @@ class Footer:
             yield self._chunk(reader, leaf)
 
     def _chunk(self, reader: CompactReader, index: int) -> ColumnChunk:
-        requested_time, leaf = reader.at, self.leaves[index]
+        where, leaf = reader.at, self.leaves[index]
         raw = reader.struct(_CHUNK)
         if _CRYPTO in raw:
             raise UnsupportedFormat("the Parquet file has encrypted columns", file=self.file)
         meta = raw.get(3)
         if meta is None or not meta.keys() >= _CHUNK_NEEDS:
-            reader.fail("a column chunk lacks what every column chunk has", requested_time)
+            reader.fail("a column chunk lacks what every column chunk has", where)
         if meta[1] != leaf.physical or tuple(meta[3]) != leaf.raw_path:
-            reader.fail(
-                f"a column chunk is not of the column {leaf.name!r} that stands there in the schema", requested_time
-            )
+            reader.fail(f"a column chunk is not of the column {leaf.name!r} that stands there in the schema", where)
         dictionary = meta.get(11, 0) if meta.get(11, 0) > 0 else None  # some writers put 0 for none
         first = meta[9] if dictionary is None else min(meta[9], dictionary)
         if min(meta[5], meta[6], meta[7], meta[9]) < 0 or not 0 <= first <= self.start - meta[7]:
-            reader.fail(f"the column chunk of {leaf.name!r} does not lie within the file", requested_time)
+            reader.fail(f"the column chunk of {leaf.name!r} does not lie within the file", where)
         return ColumnChunk(
             leaf=leaf,
             num_values=meta[5],
@@ -150,7 +148,7 @@ class Footer:
             data_page_offset=meta[9],
             dictionary_page_offset=dictionary,
             statistics=_statistics(meta[12]) if 12 in meta else None,
-            offset=self.start + requested_time,
+            offset=self.start + where,
         )
 
 
@@ -257,7 +255,7 @@ def _row_groups(reader: CompactReader, leaves: int) -> tuple[RowGroup, ...]:
 
 
 def _row_group(reader: CompactReader, leaves: int, many: bool) -> RowGroup:
-    requested_time = reader.at
+    where = reader.at
     numbers: dict[int, int] = {}
     sorting: tuple[SortingColumn, ...] = ()
     columns_at = None
@@ -265,7 +263,7 @@ def _row_group(reader: CompactReader, leaves: int, many: bool) -> RowGroup:
         if number == 1 and kind == LIST and columns_at is None:
             size, element = reader.list_header()
             if size != leaves or (size and element != STRUCT):
-                reader.fail(f"a row group has {size} columns, the schema {leaves}", requested_time)
+                reader.fail(f"a row group has {size} columns, the schema {leaves}", where)
             columns_at = reader.at
             reader.skip_structs(size, many=many)
         elif number in (2, 3) and kind in (I32, I64):
@@ -275,7 +273,7 @@ def _row_group(reader: CompactReader, leaves: int, many: bool) -> RowGroup:
         else:
             reader.skip(kind)
     if columns_at is None or len(numbers) < 2 or min(numbers.values()) < 0:
-        reader.fail("a row group lacks its columns or sizes", requested_time)
+        reader.fail("a row group lacks its columns or sizes", where)
     return RowGroup(numbers[3], numbers[2], sorting, columns_at)
 
 

@@ -130,29 +130,29 @@ def leaves_of(reader: CompactReader) -> tuple[Leaf, ...]:
     open_groups: list[tuple[int, tuple[str, ...], bool]] = []
     """Groups that still wait for children: how many, their path, whether they repeat."""
     for number in range(size):
-        requested_time = reader.at
+        where = reader.at
         raw = reader.struct(_ELEMENT)
         children = raw.get(5, 0)
         if 4 not in raw or not 0 <= children < size:
-            reader.fail("a schema element has no name, or an impossible number of children", requested_time)
+            reader.fail("a schema element has no name, or an impossible number of children", where)
         if number == 0:
             if 1 in raw or (size > 1 and not children):
-                reader.fail("the schema does not begin with a group", requested_time)
+                reader.fail("the schema does not begin with a group", where)
             open_groups.append((children, (), False))
             continue
         if not open_groups:
-            reader.fail("the schema has an element outside of its root", requested_time)
+            reader.fail("the schema has an element outside of its root", where)
         left, path, repeated = open_groups.pop()
         if left > 1:
             open_groups.append((left - 1, path, repeated))
-        path = (*path, _name(reader, raw[4], requested_time))
+        path = (*path, _name(reader, raw[4], where))
         repeated = repeated or raw.get(3) == _REPEATED
         if 1 in raw and not children:
-            leaves.append(_leaf(reader, raw, len(leaves), path, repeated, requested_time))
+            leaves.append(_leaf(reader, raw, len(leaves), path, repeated, where))
         elif 1 in raw or not children:
-            reader.fail("a schema element is both or neither of group and column", requested_time)
+            reader.fail("a schema element is both or neither of group and column", where)
         elif len(path) > MAX_NESTING:
-            reader.fail("the schema is nested too deeply", requested_time)
+            reader.fail("the schema is nested too deeply", where)
         else:
             open_groups.append((children, path, repeated))
     if any(left for left, _, _ in open_groups):
@@ -160,22 +160,22 @@ def leaves_of(reader: CompactReader) -> tuple[Leaf, ...]:
     return tuple(leaves)
 
 
-def _name(reader: CompactReader, raw: bytes, requested_time: int) -> str:
+def _name(reader: CompactReader, raw: bytes, where: int) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        reader.fail("the name of a column is not text", requested_time)
+        reader.fail("the name of a column is not text", where)
 
 
 def _leaf(
-    reader: CompactReader, raw: dict[int, Any], index: int, path: tuple[str, ...], repeated: bool, requested_time: int
+    reader: CompactReader, raw: dict[int, Any], index: int, path: tuple[str, ...], repeated: bool, where: int
 ) -> Leaf:
     try:
         physical, width = Physical(raw[1]), raw.get(2, 0)
     except ValueError:
-        reader.fail(f"unknown type {raw[1]}", requested_time)
+        reader.fail(f"unknown type {raw[1]}", where)
     if physical is Physical.FIXED_LEN_BYTE_ARRAY and width <= 0:
-        reader.fail(f"values of {width} bytes", requested_time)
+        reader.fail(f"values of {width} bytes", where)
     return Leaf(index, path, tuple(name.encode() for name in path), physical, width, _logical(raw), repeated)
 
 

@@ -1,4 +1,4 @@
-"""What the bounds in Parquet statistics mean: bytes and a leaf in, Python values out, None where nothing is sure.
+"""Decodes the bounds in Parquet statistics: bytes and a leaf in, Python values out, None where a bound is unsure.
 
 The new pair (`min_value`, `max_value`) counts where the footer says that it follows the order of the type. The old pair
 was written in whatever order the writer's language had, so it counts for signed whole numbers only, where there is just

@@ -1,4 +1,4 @@
-"""Thrift's compact protocol, as far as reading a Parquet footer takes it, from bytes that nobody vouches for.
+"""Thrift's compact protocol, as far as a Parquet footer needs it, for untrusted bytes.
 
     struct   field* 0x00
     field    (id delta << 4 | kind) value               delta 0: the id follows as a zigzag varint
@@ -79,11 +79,11 @@ class CompactReader:
         return self._read(_list_header)
 
     def _read(self, read: Callable[[bytes, int], tuple[_T, int]]) -> _T:
-        requested_time = self.at
+        where = self.at
         try:
-            value, self.at = read(self.data, requested_time)
+            value, self.at = read(self.data, where)
         except (IndexError, ValueError) as error:
-            self.fail(f"the footer breaks off or is garbled: {error}", requested_time)
+            self.fail(f"the footer breaks off or is garbled: {error}", where)
         return value
 
     def fields(self) -> Iterator[tuple[int, int]]:
@@ -100,13 +100,13 @@ class CompactReader:
 
     def skip(self, kind: int) -> None:
         """Step over a value."""
-        requested_time = self.at
+        where = self.at
         try:
-            self.at = _after(self.data, requested_time, kind, MAX_DEPTH)
+            self.at = _after(self.data, where, kind, MAX_DEPTH)
         except (IndexError, ValueError) as error:
-            self.fail(f"the footer breaks off or is garbled: {error}", requested_time)
+            self.fail(f"the footer breaks off or is garbled: {error}", where)
         if self.at > len(self.data):
-            self.fail("the footer ends within a value", requested_time)
+            self.fail("the footer ends within a value", where)
 
     def skip_structs(self, count: int, *, many: bool = False) -> None:
         """Step over structs in a row; `many` when there will be thousands of them, which pays for a faster way."""

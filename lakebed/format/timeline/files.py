@@ -1,4 +1,4 @@
-"""What timeline files hold: Avro bodies <-> the values of `model/actions.py`, and the history's two index files.
+"""The contents of timeline files: Avro bodies to the values of `model/actions.py` and back, and the history manifest.
 
     state       action                          record in the file (an Avro container, `format/avro/container.py`)
     requested   commit, deltacommit             empty

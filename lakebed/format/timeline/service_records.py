@@ -1,4 +1,4 @@
-"""The records of actions that undo, remove or protect: clean, rollback, savepoint, restore, and indexing.
+"""The Avro records of clean, rollback, savepoint, restore and indexing actions.
 
 Each value of `model/actions.py` has a reader `..._from(fields)` and a writer `..._record(value)` side by side. Paths
 are kept as they stand: plans of real Hudi hold absolute ones, of the machine that planned; only the name counts.

@@ -1,4 +1,4 @@
-"""The records of writes and of the plans to rewrite files: commits, compaction plans, clustering plans.
+"""The Avro records of commits, compaction plans and clustering plans.
 
 Each value of `model/actions.py` has a reader `..._from(fields)` and a writer `..._record(value)` side by side. Numbers
 that a writer left null read as 0 and are written as 0, since real Hudi's services trip over nulls there; the other

@@ -74,11 +74,11 @@ class SourceRows:
         ordered = rows[order]
         cuts = np.searchsorted(ordered, self._ends)
         parts = []
-        requested_time = first = 0
+        taken = first = 0
         for batch, end, cut in zip(self.batches, self._ends.tolist(), cuts.tolist(), strict=True):
-            if cut > requested_time:
-                parts.append(batch.take(index_array(ordered[requested_time:cut] - first)))
-            requested_time, first = cut, end
+            if cut > taken:
+                parts.append(batch.take(index_array(ordered[taken:cut] - first)))
+            taken, first = cut, end
         joined = concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema=self.schema)
         back = np.empty_like(order)
         back[order] = np.arange(len(order))

@@ -252,8 +252,6 @@ def test_an_lsm_table_of_version_ten() -> None:
 def test_versions_answer_questions() -> None:
     assert [version for version in TableVersion if not version.readable] == [TableVersion.SIX]
     assert [version for version in TableVersion if version.has_native_logs] == [TableVersion.TEN]
-    assert not TableVersion.SIX.has_completion_time_in_name
-    assert TableVersion.EIGHT.has_completion_time_in_name
     assert not TableVersion.EIGHT.has_versioned_indexes
 
 

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from lakebed.merge.loser_tree import LoserTree, key_bytes, merge_rows
+from lakebed.merge.loser_tree import LoserTree, key_bytes
+from tests.unit.merge.textbook_merge import merge_rows
 
 
 @pytest.mark.parametrize("k", range(1, 65))

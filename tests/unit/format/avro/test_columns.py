@@ -20,10 +20,11 @@ from lakebed.errors import CorruptTable, LakebedError, UnsupportedFormat
 from lakebed.format.avro import by_record, readers
 from lakebed.format.avro import columns as avro_columns
 from lakebed.format.avro.by_record import bare_schema, decode_plain
-from lakebed.format.avro.columns import avro_batches, decode_avro_block, decode_values, encode_frames
+from lakebed.format.avro.columns import avro_batches, decode_avro_block, decode_values
 from lakebed.format.avro.cursor import Records
 from lakebed.format.avro.writer import encode_records
 from lakebed.model.schema import avro_to_arrow, load_avro, table_avro
+from tests.unit.format.record_encoders import encode_frames
 
 LONG = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-200, 200))
 INT = st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(-70, 70))

@@ -18,10 +18,10 @@ from lakebed.errors import InvalidRequest
 from lakebed.format.avro.columns import decode_avro_block
 from lakebed.format.avro.writer import encode_frames_of, encode_records
 from lakebed.format.log.block import BlockKind
-from lakebed.format.log.block_content import encode_avro_block
 from lakebed.format.log.v1 import scan_blocks
 from lakebed.format.names import parse_log_file
 from lakebed.model.schema import avro_to_arrow, table_avro
+from tests.unit.format.record_encoders import encode_avro_block
 
 FIXTURES = Path(__file__).parents[3] / "golden" / "fixtures"
 

@@ -24,12 +24,11 @@ from lakebed.format.log.block_content import (
     decode_delete_block,
     decode_hfile_block,
     delete_schema,
-    encode_avro_block,
-    encode_delete_block,
     normalize_deletes,
 )
 from lakebed.format.log.v1 import scan_blocks
 from lakebed.model.schema import table_avro
+from tests.unit.format.record_encoders import encode_avro_block, encode_delete_block
 
 SPACE = "org.apache.hudi.avro.model."
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from lakebed.errors import InvalidRequest
-from lakebed.format.log.block_content import decode_delete_block, encode_delete_block
+from lakebed.format.log.block_content import decode_delete_block
 from lakebed.format.log.delete_writer import encode_deletes
+from tests.unit.format.record_encoders import encode_delete_block
 
 VALUES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.bool_(), [True, False]),
