@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 BEGIN, END = "<!-- modules: made by `make docs` -->", "<!-- end of modules -->"
-DRAWING = re.compile(r"```\n(14 tests.*?)```", re.DOTALL)
+DRAWING = re.compile(r"```\n(\d+ tests.*?)```", re.DOTALL)
 
 
 def filled(page: str, package: Path) -> str:
