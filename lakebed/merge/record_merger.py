@@ -116,3 +116,10 @@ def why_not_among_logs(runs: list[Run], rule: MergeRule) -> str | None:
     if rule.by_event_time and rule.partial_update is not None:
         return f"{rule.partial_update} by event time depends on the base below"
     return None
+
+
+def require_among_logs(runs: list[Run], rule: MergeRule) -> None:
+    """`InvalidRequest` where these runs, none of them a base file, must not be merged by themselves."""
+    reason = why_not_among_logs(runs, rule)
+    if reason is not None:
+        raise InvalidRequest(f"logs cannot be merged without their base: {reason}", hint="Compact fully instead.")

@@ -5,6 +5,7 @@
     merged, tombstones kept                    one log, named after the log compaction, which says: instead of B, L1's
                                                originals and C; it stands at the place of C
 
+Tables of the LSM layout merge their runs by the sorted merge, others by the hash merge; either gives rows in key order.
 What must stay: a write under way that began before the newest log taken in would fall into the middle later; logs that
 a compaction will take go with it; logs older than the base file by begin would seem to be in it. Readers of versions 8
 and 9 that do not look at COMPACTED_BLOCK_TIMES (older Hudi) read the originals first and the merged log at its own
@@ -27,6 +28,8 @@ from lakebed.datafile.log_writer_v2 import NativeLogWriter
 from lakebed.datafile.writers import FileSchema, WriteTarget
 from lakebed.format.names import HEARTBEAT_DIR, MarkerType, is_instant_time
 from lakebed.merge.file_group_reader import FileGroupReader, merge_share
+from lakebed.merge.hash_merge import hash_merge
+from lakebed.merge.reader_context import LSM_TREE
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.sorted_merge import sorted_merge
 from lakebed.model.actions import WriteStat
@@ -113,7 +116,8 @@ class MergeLogs:
         rule, options = self.reader.reader_context.rule, self.reader.options
         wanted = self.reader.schema
         runs = self.reader.runs(alone, wanted)
-        merged = sorted_merge(
+        merge = sorted_merge if self.reader.reader_context.layout == LSM_TREE else hash_merge
+        merged = merge(
             runs,
             rule,
             wanted,

@@ -258,17 +258,20 @@ def as_runs(batches: Iterator[pa.RecordBatch], place: Run) -> list[Run]:
     return [run(before, True), run(data, False), run(after, True)]
 
 
+@pytest.mark.parametrize("merge", [sorted_merge, hash_merge], ids=lambda merge: merge.__name__)
 @pytest.mark.parametrize("rule", [*RULES[:3], FILLING[2], FILLING[4]], ids=lambda r: f"{r.mode}-{r.partial_update}")
 @LOOSE
 @given(runs=histories(base_times=(0, 9)), data=st.data())  # deletes keep no commit time of their own
-def test_merging_neighbouring_logs_first_changes_nothing(rule: MergeRule, runs: list[Any], data: st.DataObject) -> None:
+def test_merging_neighbouring_logs_first_changes_nothing(
+    merge: Any, rule: MergeRule, runs: list[Any], data: st.DataObject
+) -> None:
     ordered = [run for run, _ in runs]
     logs = [number for number, run in enumerate(ordered) if not run.is_base]
     if len(logs) < 2:
         return
     start = data.draw(st.integers(logs[0], logs[-1] - 1))
     end = data.draw(st.integers(start + 2, len(ordered)))
-    merged = list(sorted_merge(ordered[start:end], rule, SCHEMA, memory=64 << 20, keep_deletes=True))
+    merged = list(merge(ordered[start:end], rule, SCHEMA, memory=64 << 20, keep_deletes=True))
     compacted = as_runs(iter(merged), ordered[end - 1])
     result = got(sorted_merge([*ordered[:start], *compacted, *ordered[end:]], rule, SCHEMA, memory=64 << 20))
     assert result == model(runs, rule)

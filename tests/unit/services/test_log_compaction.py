@@ -12,12 +12,15 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.datafile.log_file import open_log_file
+from lakebed.datafile.log_file import has_parquet_content, open_log_file, parquet_source
 from lakebed.errors import InvalidRequest
 from lakebed.format.log.block import LogBlock
 from lakebed.format.names import heartbeat_file
+from lakebed.merge.hash_merge import hash_merge
+from lakebed.merge.sorted_merge import sorted_merge
 from lakebed.model.files import LogFile
 from lakebed.model.instant import Action
+from lakebed.services import log_compaction
 from lakebed.services.log_compaction import oldest_pending
 from lakebed.table import Table
 from lakebed.txn.options import Concurrency, TxnOptions
@@ -194,6 +197,42 @@ def test_scenario_4_published_all_the_same(kind: str, monkeypatch: pytest.Monkey
     assert live(target) == []
     target.services.compact("full")
     assert rows_of(target.refresh().scan()) == now
+    sound(target)
+
+
+# ---------------------------------------------------------------------- by which merge
+@pytest.mark.parametrize("memory", [256 << 20, 1 << 20])
+@pytest.mark.parametrize(
+    ("kind", "merge"),
+    [("v10-lsm", "sorted"), ("v9-lsm", "sorted"), ("v10-default", "hash"), ("v9-default", "hash")],
+)
+def test_the_layout_chooses_the_merge(kind: str, merge: str, memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either gives rows in key order, so that logs of both layouts are sorted and marked."""
+    used: list[str] = []
+
+    def noted(name: str, chosen: Any) -> Any:
+        def run(*args: Any, **more: Any) -> Any:
+            used.append(name)
+            return chosen(*args, **{**more, "memory": memory})
+
+        return run
+
+    monkeypatch.setattr(log_compaction, "sorted_merge", noted("sorted", sorted_merge))
+    monkeypatch.setattr(log_compaction, "hash_merge", noted("hash", hash_merge))
+    target = one_group(kind)
+    put(target, *(row(f"k{i:04}", 3, v=i, txt=str(i) * 40) for i in range(0, 9000, 3)))
+    put(target, *(row(f"k{i:04}", 4, v=i, txt=str(i) * 40) for i in range(0, 9000, 2)))
+    before = instants_of(target)
+    wanted = answers(target, before)
+    done = compacted(target)
+    assert used == [merge]
+    assert answers(target, before) == wanted
+    rows = [block for block in blocks(target, done) if has_parquet_content(block)]
+    storage = client_of(target).storage
+    for block in rows:
+        with parquet_source(storage, block) as source:
+            assert source.is_sorted
+    assert rows
     sound(target)
 
 
