@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+import lakebed
 from lakebed.config.compaction_options import CompactionOptions, Strategy
 from lakebed.datafile.log_file import open_log_file
 from lakebed.format.log.block import LogBlock
 from lakebed.merge.record_merger import DIFFERENT_COLUMNS, MergeMode, MergeRule, PartialUpdateMode, why_not_partial
 from lakebed.model.files import FileGroupId
 from lakebed.services.compaction_strategy import GroupState, LogState, decide, small_run
+from lakebed.services.drop_metadata import remove_metadata
 from lakebed.table import Table
+from lakebed.txn.txn_context import TxnContext
 from tests.unit.services.compaction_cases import EASY, KEPT, KINDS, answers, client_of, instants_of, slices, sound
 from tests.unit.write.tables import held, make
 
@@ -116,6 +121,24 @@ def test_deletes_and_whole_rows_between_partial_ones_keep_their_place(kind: str)
     assert merged_partial(target)
     first = held(target)[0]
     assert (first["id"], first["a"], first["b"], first["c"]) == ("k0", 4, "again", [])
+    sound(target)
+
+
+def test_partial_blocks_of_real_hudi_are_folded_with_ours(golden_copy: Callable[[str], Path]) -> None:
+    """Hudi left Avro blocks, one that brings `v` and one that brings `txt`; ours bring `txt` too."""
+    target = lakebed.open(golden_copy("mor_partial_v9"))
+    remove_metadata(client_of(target), TxnContext.of(client_of(target).storage))
+    target = lakebed.open(target.url)
+    source = pa.table({"id": ["k0016", "k0018"], "ts": pa.array([7, 5], pa.int64()), "txt": ["ours", "late"]})
+    target.merge(source, on="t.id = s.id").when_matched_update(set={"ts": "s.ts", "txt": "s.txt"}).execute()
+    before = instants_of(target)
+    wanted = answers(target, before)
+    assert target.services.compact("log", options=EASY)
+    [block] = merged_partial(target)
+    assert block.compacted_times == tuple(before[-2:])
+    assert answers(target, before) == wanted
+    found = {one["id"]: (one["ts"], one["v"], one["txt"]) for one in held(target, "id", "ts", "v", "txt")}
+    assert (found["k0016"], found["k0018"]) == ((7, 16_000, "ours"), (6, 18_000, "new-18"))
     sound(target)
 
 
