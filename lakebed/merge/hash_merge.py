@@ -2,8 +2,10 @@
 
 All log rows are held in memory, by key (`log_versions.py`); every base batch is looked up among the distinct keys, and
 the keys that no base row claimed come last, as inserts. The fold is the same as in the sorted merge, from the base
-upward; of a key that the base file repeats, the merged row stands where its first row stood. When the logs outgrow the
-memory given, everything goes through the sorted merge instead, which spills; then rows come in key order.
+upward; of a key that the base file repeats, the merged row stands where its first row stood. Logs merged among
+themselves (log compaction) have no base row to look up: every key is folded from its versions, in key order. When the
+logs outgrow the memory given, everything goes through the sorted merge instead, which spills; then rows come in key
+order.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from lakebed.merge.arrow_numpy import Ints, index_array
 from lakebed.merge.keys import Keys
 from lakebed.merge.log_versions import Loaded, LogVersions, load_versions
 from lakebed.merge.materialise import output_schema
-from lakebed.merge.record_merger import MergeRule
+from lakebed.merge.record_merger import MergeRule, require_among_logs
 from lakebed.merge.row_order import RowOrder
 from lakebed.merge.runs import Run, in_fold_order
 from lakebed.merge.sorted_merge import READ_BUFFER, sorted_merge
+from lakebed.merge.spill import gather_runs
 from lakebed.merge.window import RowRange, RunFacts, Window
 from lakebed.merge.window_merge import WindowMerge
 from lakebed.merge.windows import guess_row_bytes
@@ -36,11 +39,17 @@ def hash_merge(
     read_buffer: int = READ_BUFFER,
     keep_deletes: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Merge the runs of a file group, base rows in base order and new keys after them."""
+    """Merge the runs of a file group, base rows in base order and new keys after them.
+
+    With `keep_deletes` there is no base, tombstones stay as in `sorted_merge`, and rows come in key order.
+    """
     ordered = in_fold_order(runs)
     bases = [run for run in ordered if run.is_base]
     if len(bases) > 1:
         raise InvalidRequest("a file slice has one base file at most")
+    if keep_deletes and not bases:
+        yield from _merge_logs(ordered, rule, schema, memory=memory, read_buffer=read_buffer)
+        return
     if len(ordered) < 2 or not bases or keep_deletes:
         yield from sorted_merge(runs, rule, schema, memory=memory, read_buffer=read_buffer, keep_deletes=keep_deletes)
         return
@@ -59,6 +68,25 @@ def hash_merge(
         groups = start + np.flatnonzero(~loaded.base.met[start : start + rows])
         if len(groups):
             yield from _merge_rest(merge, loaded.versions, groups, facts)
+
+
+def _merge_logs(
+    ordered: list[Run], rule: MergeRule, schema: pa.Schema, *, memory: int, read_buffer: int
+) -> Iterator[pa.RecordBatch]:
+    require_among_logs(ordered, rule)
+    facts = RunFacts(ordered, rule, schema)
+    held = gather_runs(list(enumerate(ordered)), facts, memory // 2)
+    if held is None:
+        yield from sorted_merge(ordered, rule, schema, memory=memory, read_buffer=read_buffer, keep_deletes=True)
+        return
+    versions = LogVersions(held, facts)
+    del held
+    known = {field.name: field for field in versions.batch.schema}
+    helpers = [known.get(name, pa.field(name, pa.null())) for name in (rule.key, *rule.ordering)]
+    merge = WindowMerge(facts, output_schema(schema, helpers[0], helpers[1:], True), keep_deletes=True)
+    rows = max(1, min(read_buffer, memory // 6) // guess_row_bytes(schema))
+    for start in range(0, len(versions.starts), rows):
+        yield from _merge_rest(merge, versions, np.arange(start, min(start + rows, len(versions.starts))), facts)
 
 
 def _merge_base(merge: WindowMerge, loaded: Loaded, batch: pa.RecordBatch, facts: RunFacts) -> Iterator[pa.RecordBatch]:

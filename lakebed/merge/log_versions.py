@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +46,12 @@ class LogVersions:
             first[1:] = ~truths(pc.equal(keys.slice(0, len(keys) - 1), keys.slice(1)))
         self.starts: Ints = np.flatnonzero(first)
         self.sizes: Ints = np.diff(np.append(self.starts, len(keys)))
-        self.index = KeyIndex(keys.take(index_array(self.starts)))
+        self._keys = keys
+
+    @cached_property
+    def index(self) -> KeyIndex:
+        """Finds the versions of a base row's key."""
+        return KeyIndex(self._keys.take(index_array(self.starts)))
 
     def rows_of(self, groups: Ints) -> Ints:
         """The rows of some keys, key after key."""

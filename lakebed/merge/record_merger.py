@@ -8,7 +8,7 @@ a table of as many rows; `FunctionMerger` wraps a plain Python function of two r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol, runtime_checkable
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakebed.config.merge_settings import MergeMode, PartialUpdateMode
 from lakebed.errors import InvalidRequest
-from lakebed.merge.runs import IS_DELETED, Run
+from lakebed.merge.runs import IS_DELETED, OPERATION, Run
 
 
 class Op(IntEnum):
@@ -104,15 +104,51 @@ def why_not_among_logs(runs: list[Run], rule: MergeRule) -> str | None:
     """Why merging these runs without the older ones below them could change the final answer; None if it cannot.
 
     Folding from the base upward and folding the logs first agree for whole records (with an unconditional delete kept
-    before what follows it) and for fills by commit time. Once a late version may fill a winner, or only some columns of
-    a row exist, they do not: which version counts as late depends on what lies below.
+    before what follows it), for partial rows that all bring the same columns, and for fills by commit time. Once a late
+    version may fill a winner, or rows bring different columns, they do not: which version counts as late depends on
+    what lies below.
     """
     if rule.mode is MergeMode.CUSTOM:
         merger = merger_for(rule.merger)
         if not getattr(merger, "associative", False):
             return f"the custom merger {rule.merger} does not declare itself associative"
     if any(run.is_partial for run in runs):
-        return "a log holds partial updates, and rows with different columns cannot share a log"
+        brought = {run.brings for run in runs if not run.is_delete}
+        reason = why_not_partial(rule, brought, deletes=any(run.is_delete for run in runs))
+        if reason is not None:
+            return reason
     if rule.by_event_time and rule.partial_update is not None:
         return f"{rule.partial_update} by event time depends on the base below"
     return None
+
+
+DIFFERENT_COLUMNS = "partial updates share a log only with those that bring the same columns"
+
+
+def why_not_partial(rule: MergeRule, brought: Collection[frozenset[str] | None], *, deletes: bool) -> str | None:
+    """Why logs of partial updates cannot be folded among themselves; None if they can.
+
+    `brought` are the columns of each log of rows, None for whole rows. A column that one of two rows does not bring
+    would have to come from below if the older row loses there, and from the older row if not; and in one log, "does not
+    bring" cannot be told from null. A delete by event time decides what the columns not brought are: those below where
+    it loses, null where it wins; which of the two is known only below.
+    """
+    if not rule.picks_whole_records:
+        return "partial updates under a rule that combines rows depend on the base below"
+    if len(brought) != 1 or None in brought:
+        return DIFFERENT_COLUMNS
+    columns = frozenset[str]().union(*(names for names in brought if names is not None))
+    if not rule.by_event_time:
+        return None
+    if not columns.issuperset(rule.ordering):
+        return "partial updates without ordering value depend on the base below"
+    if deletes or columns.intersection([IS_DELETED, OPERATION, rule.delete_field or IS_DELETED]):
+        return "deletes beside partial updates by event time depend on the base below"
+    return None
+
+
+def require_among_logs(runs: list[Run], rule: MergeRule) -> None:
+    """`InvalidRequest` where these runs, none of them a base file, must not be merged by themselves."""
+    reason = why_not_among_logs(runs, rule)
+    if reason is not None:
+        raise InvalidRequest(f"logs cannot be merged without their base: {reason}", hint="Compact fully instead.")

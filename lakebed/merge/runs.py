@@ -43,6 +43,8 @@ class Run:
     """Whether no key comes twice, though rows are not sorted; sorted runs never repeat a key."""
     most_rows: int | None = None
     """No more rows than so many, where that is known before they are read."""
+    brings: frozenset[str] | None = None
+    """Of a partial run, the table's columns that its rows bring; None where rows are whole."""
 
     @property
     def is_base(self) -> bool:

@@ -24,6 +24,7 @@ from lakebed.datafile.parquet_source import ParquetSource
 from lakebed.datafile.source import ReadCounters
 from lakebed.errors import CorruptTable
 from lakebed.expression.predicate import Predicate
+from lakebed.format.log.block import LogBlock
 from lakebed.merge.reader_context import ReaderContext
 from lakebed.merge.runs import Run
 from lakebed.model.concat import plain_parts
@@ -221,12 +222,10 @@ class SliceRuns:
                 label=block.file,
                 most_rows=most_rows,
             )
-        if stored is None:
-            if block.schema_json is None:
-                raise CorruptTable("a data block has no schema", file=block.file, offset=block.offset)
-            stored = avro_to_arrow(block.schema_json, file=block.file)
-        if run.is_partial:
-            columns = pa.schema([item for item in columns if names.get(item.name, item.name) in stored.names])
+        stored = _stated_schema(block) if stored is None else stored
+        brings = self._brought(stored, names) if run.is_partial else None
+        if brings is not None:
+            columns = pa.schema([item for item in columns if item.name in brings])
         project = resolve(stored, columns, renames=names, file=block.file)
 
         def open_data(rows: int) -> Iterator[pa.RecordBatch]:
@@ -252,9 +251,21 @@ class SliceRuns:
             group_rows=group_rows,
             label=block.file,
             most_rows=most_rows,
+            brings=brings,
         )
 
     # ------------------------------------------------------------------ columns and conditions
+    def brought_by(self, run: LogRun, footers: Footers | None = None) -> frozenset[str]:
+        """The table's columns that the rows of a log bring: all of them, or fewer in a partial update."""
+        if not has_parquet_content(run.block):
+            return self._brought(_stated_schema(run.block), self.renames(run, footers))
+        with parquet_source(self.storage, run.block, footers=footers) as source:
+            return self._brought(source.schema, self.renames(run, footers))
+
+    def _brought(self, stored: pa.Schema, names: Renames) -> frozenset[str]:
+        known = self.reader_context.schema.names
+        return frozenset(name for name in known if names.get(name, name) in stored.names)
+
     @property
     def key_range(self) -> KeyRange | None:
         """The keys that the condition can match at all; safe to apply before the merge."""
@@ -337,6 +348,13 @@ class SliceRuns:
             return None
         with parquet_source(self.storage, file.block, footers=footers) as block:
             return block.footer.get(SCHEMA_ID)
+
+
+def _stated_schema(block: LogBlock) -> pa.Schema:
+    """The columns of a block of Avro records, which its header says."""
+    if block.schema_json is None:
+        raise CorruptTable("a data block has no schema", file=block.file, offset=block.offset)
+    return avro_to_arrow(block.schema_json, file=block.file)
 
 
 def _in_file(columns: Sequence[str], names: Renames) -> list[str]:

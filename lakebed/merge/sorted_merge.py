@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.merge.materialise import output_schema, slice_out
-from lakebed.merge.record_merger import MergeRule, why_not_among_logs
+from lakebed.merge.record_merger import MergeRule, require_among_logs
 from lakebed.merge.runs import RUN_COLUMN, Run, in_fold_order
 from lakebed.merge.spill import Spill, mixed_batches, small_batches, sort_runs
 from lakebed.merge.window import RunFacts
@@ -51,10 +51,8 @@ def sorted_merge(
     dictionaries goes out so, in some batches and not in others: for writers, which need not hash it again.
     """
     ordered = in_fold_order(runs)
-    if keep_deletes:
-        reason = why_not_among_logs(ordered, rule)
-        if reason is not None and not any(run.is_base for run in ordered):
-            raise InvalidRequest(f"logs cannot be merged without their base: {reason}", hint="Compact fully instead.")
+    if keep_deletes and not any(run.is_base for run in ordered):
+        require_among_logs(ordered, rule)
     facts = RunFacts(ordered, rule, schema)
     with Spill() as spill:
         if len(ordered) == 1 and ordered[0].is_base and not keep_deletes:

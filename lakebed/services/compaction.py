@@ -152,6 +152,7 @@ def _merging(
             log_block_max_size=min(chosen.log_block_max_size, share // 4),
         ),
         txn.requested_time,
+        config.name,
         populate_meta_fields=config.populate_meta_fields,
         bloom_filter="BLOOM" in (config.index_type or ""),
         native_logs=config.version.has_native_logs,
@@ -176,6 +177,7 @@ class _Merging:
     schema: FileSchema
     options: WriteOptions
     requested_time: str
+    table_name: str
     populate_meta_fields: bool = True
     bloom_filter: bool = False
     native_logs: bool = True
@@ -184,7 +186,13 @@ class _Merging:
         """Merge one file group; what was written."""
         if task.kind == LOG:
             merge = MergeLogs(
-                self.reader, self.schema, self.options, self.requested_time, self.native_logs, self.populate_meta_fields
+                self.reader,
+                self.schema,
+                self.options,
+                self.requested_time,
+                self.native_logs,
+                self.table_name,
+                self.populate_meta_fields,
             )
             return merge.run(task.number, task.slice, task.known)
         return [self._full(task.number, task.slice)]

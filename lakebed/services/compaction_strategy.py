@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from lakebed.config.compaction_options import CompactionOptions, Selection, Strategy, Trigger
+from lakebed.merge.record_merger import DIFFERENT_COLUMNS
 from lakebed.model.files import FileGroupId
 
 _MB = 1024 * 1024
@@ -57,6 +58,8 @@ class LogState:
     size: int
     files: tuple[str, ...] = ()
     stays: str | None = None
+    brings: frozenset[str] | None = None
+    """The columns of a partial update, which shares a log only with others of the same columns; None for whole rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +145,17 @@ def _hybrid(state: GroupState, run: tuple[LogState, ...], options: CompactionOpt
 
 
 def small_run(state: GroupState, options: CompactionOptions) -> tuple[LogState, ...]:
-    """The longest stretch of small deltas, none skipped in the middle; of equals the newest; empty if too short."""
+    """The longest stretch of small deltas of the same columns, none skipped in the middle; empty if too short.
+
+    Of equally long ones the newest.
+    """
     if state.log_blocked is not None:
         return ()
 
-    def is_small(log: LogState) -> bool:
-        return log.stays is None and log.size <= options.log_small_size
+    def shape(log: LogState) -> tuple[bool, frozenset[str] | None]:
+        return log.stays is None and log.size <= options.log_small_size, log.brings
 
-    stretches = [tuple(logs) for small, logs in groupby(state.logs, is_small) if small]
+    stretches = [tuple(logs) for (is_small, _), logs in groupby(state.logs, shape) if is_small]
     if state.ends_newest:
         stretches = [logs for logs in stretches if logs[-1] is state.logs[-1]]
     best = max(reversed(stretches), key=len, default=())
@@ -159,6 +165,8 @@ def small_run(state: GroupState, options: CompactionOptions) -> tuple[LogState, 
 def _log(state: GroupState, run: tuple[LogState, ...], options: CompactionOptions) -> Decision:
     if not run:
         staying = next((log.stays for log in reversed(state.logs) if log.stays), None)
+        if staying is None and len({log.brings for log in state.logs}) > 1:
+            staying = DIFFERENT_COLUMNS
         few = f"fewer than {options.log_threshold} small deltas in a row"
         return _none(state, state.log_blocked or (f"{few} ({staying})" if staying else few))
     taken = sum(log.size for log in run)

@@ -5,6 +5,9 @@
     merged, tombstones kept                    one log, named after the log compaction, which says: instead of B, L1's
                                                originals and C; it stands at the place of C
 
+Tables of the LSM layout merge their runs by the sorted merge, others by the hash merge; either gives rows in key order.
+Partial updates are merged with their neighbours of the same columns, and stay partial.
+
 What must stay: a write under way that began before the newest log taken in would fall into the middle later; logs that
 a compaction will take go with it; logs older than the base file by begin would seem to be in it. Readers of versions 8
 and 9 that do not look at COMPACTED_BLOCK_TIMES (older Hudi) read the originals first and the merged log at its own
@@ -17,6 +20,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+import pyarrow as pa
+
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.fold_order import covered_by
 from lakebed.datafile.log_file import open_log_file
@@ -27,11 +32,15 @@ from lakebed.datafile.log_writer_v2 import NativeLogWriter
 from lakebed.datafile.writers import FileSchema, WriteTarget
 from lakebed.format.names import HEARTBEAT_DIR, MarkerType, is_instant_time
 from lakebed.merge.file_group_reader import FileGroupReader, merge_share
-from lakebed.merge.record_merger import MergeRule
+from lakebed.merge.hash_merge import hash_merge
+from lakebed.merge.reader_context import LSM_TREE
+from lakebed.merge.record_merger import MergeRule, why_not_partial
 from lakebed.merge.sorted_merge import sorted_merge
 from lakebed.model.actions import WriteStat
 from lakebed.model.files import FileSlice, LogFile, LogKind
 from lakebed.model.instant import Action
+from lakebed.model.schema import OPERATION as OPERATION_FIELD
+from lakebed.model.schema import without_meta_fields
 from lakebed.services.compaction_strategy import LogState
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
@@ -73,19 +82,26 @@ def live_logs(
         files = tuple(log for log in file_slice.log_files if log.path in {run.block.file for run in mine})
         names = tuple(log.name for log in files)
         newest = mine[0].stands_at
-        stays = None
+        brings, stays = _brought(reader, mine)
         if mixed.intersection(names):
             stays = "a log file holds blocks of several instants"
         elif taken.intersection(names):
             stays = "a compaction is planned for older ones"
-        elif any(run.is_partial for run in mine):
-            stays = "partial updates cannot share a log"
         elif floor is not None and comparable(newest) < comparable(floor):
             stays = "a write began before the base file and completed after it"
         elif pending is not None and comparable(pending) < comparable(newest):
             stays = f"the write {pending} is under way"
-        found.append(LogState(instant, sum(log.size for log in files), names, stays))
+        found.append(LogState(instant, sum(log.size for log in files), names, stays, brings))
     return tuple(found)
+
+
+def _brought(reader: FileGroupReader, runs: Sequence[LogRun]) -> tuple[frozenset[str] | None, str | None]:
+    """The columns of a partial update, None for whole rows, and why its logs cannot be folded by themselves."""
+    if not any(run.is_partial for run in runs):
+        return None, None
+    brought = {reader.brought_by(run) if run.is_partial else None for run in runs if not run.is_delete}
+    stays = why_not_partial(reader.reader_context.rule, brought, deletes=any(run.is_delete for run in runs))
+    return next(iter(brought)), stays
 
 
 def _of_several_instants(file_slice: FileSlice, runs: Sequence[LogRun]) -> frozenset[str]:
@@ -104,6 +120,7 @@ class MergeLogs:
     options: WriteOptions
     requested_time: str
     native: bool
+    table_name: str
     populate_meta_fields: bool = True
 
     def run(self, number: int, file_slice: FileSlice, known: Sequence[LogFile]) -> list[WriteStat]:
@@ -111,9 +128,11 @@ class MergeLogs:
         logs = [log for log in file_slice.log_files if log.kind is not LogKind.CDC]
         alone = FileSlice(file_slice.file_group, file_slice.base_instant_time, None, tuple(logs))
         rule, options = self.reader.reader_context.rule, self.reader.options
-        wanted = self.reader.schema
-        runs = self.reader.runs(alone, wanted)
-        merged = sorted_merge(
+        runs = self.reader.runs(alone, self.reader.schema)
+        brings = next((run.brings for run in runs if run.is_partial), None)
+        wanted = _only(self.reader.schema, brings)
+        merge = sorted_merge if self.reader.reader_context.layout == LSM_TREE else hash_merge
+        merged = merge(
             runs,
             rule,
             wanted,
@@ -121,7 +140,7 @@ class MergeLogs:
             read_buffer=options.read_buffer,
             keep_deletes=True,
         )
-        with self._open(number, file_slice, self._covered(alone, known)) as writer:
+        with self._open(number, file_slice, self._covered(alone, known), brings) as writer:
             for part in log_rows(merged, rule, wanted.names):
                 if part.earlier.num_rows:
                     writer.write_earlier_deletes(part.earlier)
@@ -146,13 +165,17 @@ class MergeLogs:
             blocks = [block for file in files for block in file.blocks]
         return covered_by(blocks, {run.requested_time for run in runs})
 
-    def _open(self, number: int, file_slice: FileSlice, covered: tuple[str, ...]) -> LogWriter:
+    def _open(
+        self, number: int, file_slice: FileSlice, covered: tuple[str, ...], brings: frozenset[str] | None
+    ) -> LogWriter:
         reader_context = self.reader.reader_context
+        is_partial = brings is not None
         spec = LogSpec(
-            self.schema,
+            self._partial_schema(brings) if brings is not None else self.schema,
             tuple(reader_context.schema.field(name) for name in reader_context.rule.ordering),
+            is_partial=is_partial,
             compacted_times=covered,
-            has_earlier_deletes=keeps_earlier_deletes(reader_context.rule),
+            has_earlier_deletes=is_partial or keeps_earlier_deletes(reader_context.rule),
             populate_meta_fields=self.populate_meta_fields,
         )
         target = WriteTarget(
@@ -161,6 +184,16 @@ class MergeLogs:
         storage = marking(self.reader.storage, self.requested_time, MarkerType.CREATE)
         make = NativeLogWriter if self.native else InlineLogWriter
         return make(storage, target, spec, self.options)
+
+    def _partial_schema(self, brings: frozenset[str]) -> FileSchema:
+        own = without_meta_fields(_only(self.schema.arrow, brings))
+        return FileSchema.of_table(
+            own, self.table_name, operation=OPERATION_FIELD in brings, version=self.schema.version
+        )
+
+
+def _only(schema: pa.Schema, names: frozenset[str] | None) -> pa.Schema:
+    return schema if names is None else pa.schema([item for item in schema if item.name in names])
 
 
 def keeps_earlier_deletes(rule: MergeRule) -> bool:

@@ -6,14 +6,16 @@
     history_order      the newest actions first, file by file
     history_writer     how they come to be
 
-File names hold *begin* times, so a range of begins skips files by name and row groups by their statistics, while a
-range of completion times must look into all files that begin before it ends. Rows stay Arrow columns: nothing here
+File names hold *begin* times, so a range of begins skips files by name and row groups by their statistics. Nothing
+completes before it begins, so a range of completion times skips files that begin behind it by name as well; what had
+completed before it is told by the statistics of the others, a footer a file. Rows stay Arrow columns: nothing here
 makes an object per action unless instants themselves are asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,12 +40,11 @@ from lakebed.timeline.history_columns import (
     comparable_times,
     in_order,
     instants_of,
-    within,
     words,
 )
 from lakebed.timeline.history_files import HistoryFile, current_files, files_within
 from lakebed.timeline.history_order import newest_begun, newest_completed
-from lakebed.timeline.history_reader import HistoryReader
+from lakebed.timeline.history_reader import ANY, HistoryReader, Range
 from lakebed.timeline.timeline import Timeline
 
 _MANY_FILES = 4
@@ -77,17 +78,11 @@ class History:
 
     def table(self, low: str | None = None, high: str | None = None) -> pa.Table:
         """Begin, completion and action of every archived action with a begin in [low, high], in order of begin."""
-        wanted = files_within(self.files, low, high)
-        if len(wanted) < _MANY_FILES:
-            parts = [self._reader.times(file, low, high) for file in wanted]
-        else:
-            runner = LocalRunner.near(self.storage.url)
-            parts = list(runner.map(lambda file: self._reader.times(file, low, high), wanted, label="history"))
-        return in_order(parts, TIMES_SCHEMA)
+        return self._table(low, high)
 
     def completed_within(self, start: str | None, end: str | None) -> pa.Table:
-        """The same columns for completions in (start, end]; names tell only which files begin too late."""
-        return within(after(self.table(None, _begun_by(end)), COMPLETED, start), COMPLETED, None, end)
+        """The same columns for completions in (start, end]."""
+        return after(self._table(None, _begun_by(end), (start, end)), COMPLETED, start)
 
     def begins_within(self, start: str | None, end: str | None, actions: Sequence[Action]) -> list[str]:
         """Begins of the actions of these kinds that completed in (start, end]."""
@@ -97,7 +92,7 @@ class History:
 
     def under_way(self, low: str, high: str) -> list[Instant]:
         """The actions that began by `high` and did not complete before `low`."""
-        return instants_of(within(self.table(None, high), COMPLETED, low, None))
+        return instants_of(self._table(None, high, (low, None)))
 
     def timeline(self, low: str | None = None, high: str | None = None) -> Timeline:
         """The archived actions with a begin in [low, high] as instants."""
@@ -152,6 +147,16 @@ class History:
         kinds = words(actions) if actions else None
         wanted = files_within(self.files, low, high)
         return in_order([self._reader.bodies(file, low, high, kinds) for file in wanted], BODIES_SCHEMA)
+
+    def _table(self, low: str | None, high: str | None, completed: Range = ANY) -> pa.Table:
+        wanted = files_within(self.files, low, high)
+        if len(wanted) < _MANY_FILES:
+            parts = [self._reader.times(file, low, high, completed) for file in wanted]
+        else:
+            runner = LocalRunner.near(self.storage.url)
+            read = partial(self._reader.times, low=low, high=high, completed=completed)
+            parts = list(runner.map(read, wanted, label="history"))
+        return in_order(parts, TIMES_SCHEMA)
 
     def parts(self) -> Iterator[pa.Table]:
         """The stored rows a row group at a time, untouched: whoever copies them keeps words it does not know."""

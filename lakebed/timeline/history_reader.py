@@ -4,8 +4,8 @@
         instantTime, completionTime, action: string    metadata, plan: bytes (whole timeline files)    version: int32
 
 Bodies are large and times are small: unless bodies are asked for, only the three text columns are read. Row groups are
-chosen by the statistics of the begins. Everything that comes out is checked once, here: begins and names are there,
-times are times, and actions of a word from the future are left out.
+chosen by the statistics of the begins and of the completions. Everything that comes out is checked once, here: begins
+and names are there, times are times, and actions of a word from the future are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptTable
 from lakebed.storage.storage import Storage
-from lakebed.timeline.clock import comparable
+from lakebed.timeline.clock import LEGACY_LENGTH, comparable
 from lakebed.timeline.history_columns import (
     ACTION,
     BODIES_SCHEMA,
@@ -36,6 +36,9 @@ from lakebed.timeline.history_columns import (
 from lakebed.timeline.history_files import HistoryFile
 
 _BEGIN, _COMPLETION = "instantTime", "completionTime"
+Range = tuple[str | None, str | None]
+"""The first and the last time that are wanted; None where there is no limit."""
+ANY: Range = (None, None)
 SORTED_KEY = "lakebed.history.sorted"
 """Footer key of files whose rows ascend by begin throughout, so that row groups are found by halving."""
 
@@ -47,15 +50,29 @@ class HistoryReader:
         self.storage = storage
         self.manifest = manifest
         self._footers: dict[str, pq.FileMetaData] = {}
+        self._completions: dict[str, tuple[Range, ...]] = {}
         self._times: dict[tuple[str, tuple[int, ...] | None], pa.Table] = {}
         self._bodies: tuple[str, int, pa.Table] | None = None
         self._lock = threading.Lock()
 
-    def times(self, file: HistoryFile, low: str | None = None, high: str | None = None) -> pa.Table:
-        """Begin, completion and action of the rows with a begin in [low, high]."""
-        everything = low is None and high is None
-        groups = None if everything else tuple(self._row_groups(file, low, high))
-        return within(self._group_times(file, groups), REQUESTED, low, high)
+    def times(
+        self, file: HistoryFile, low: str | None = None, high: str | None = None, completed: Range = ANY
+    ) -> pa.Table:
+        """Begin, completion and action of the rows with a begin in [low, high] that completed within a range.
+
+        Row groups that hold no such row by their statistics are not read: of a file without any, the footer alone is.
+        """
+        if (low, high, completed) == (None, None, ANY):
+            return self._group_times(file, None)
+        groups = self._row_groups(file, low, high)
+        if completed != ANY:
+            bounds = self._completion_bounds(file)
+            groups = [number for number in groups if _meets(bounds[number], completed)]
+        if not groups:
+            return TIMES_SCHEMA.empty_table()
+        everything = len(groups) == self._footer(file).num_row_groups
+        found = within(self._group_times(file, None if everything else tuple(groups)), REQUESTED, low, high)
+        return within(found, COMPLETED, *completed)
 
     def bodies(self, file: HistoryFile, low: str | None, high: str | None, actions: pa.Array | None) -> pa.Table:
         """The same of these actions with their bodies, None for all actions.
@@ -79,11 +96,9 @@ class HistoryReader:
                 yield _chosen(self._group_bodies(file, group), low, None, actions)
 
     def last_completion(self, file: HistoryFile) -> str | None:
-        """The greatest completion in a file by its footer; None where that does not tell."""
-        footer = self._footer(file)
-        found = [_statistics(footer, group, _COMPLETION) for group in range(footer.num_row_groups)]
-        times = [comparable(str(known.max)) for known in found if known is not None and not known.null_count]
-        return max(times, default=None) if len(times) == len(found) else None
+        """A time that no completion in a file is behind, by its footer; None where that does not tell."""
+        lasts = [last for _, last in self._completion_bounds(file)]
+        return None if None in lasts else max((last for last in lasts if last is not None), default=None)
 
     def stored(self, file: HistoryFile) -> Iterator[pa.Table]:
         """The rows a row group at a time, untouched: whoever copies them keeps words it does not know."""
@@ -135,6 +150,17 @@ class HistoryReader:
             last = bisect_left(groups, True, key=lambda number: _is_above(footer, number, high))
             return list(groups[first:last])
         return [n for n in groups if not _is_below(footer, n, low) and not _is_above(footer, n, high)]
+
+    def _completion_bounds(self, file: HistoryFile) -> tuple[Range, ...]:
+        """Per row group, times between which all completions lie."""
+        with self._lock:
+            known = self._completions.get(file.path)
+        if known is None:
+            footer = self._footer(file)
+            known = tuple(_bounds(_statistics(footer, group, _COMPLETION)) for group in range(footer.num_row_groups))
+            with self._lock:
+                self._completions[file.path] = known
+        return known
 
     @contextmanager
     def _opened(self, file: HistoryFile) -> Iterator[pq.ParquetFile]:
@@ -193,6 +219,27 @@ def _is_above(footer: pq.FileMetaData, group: int, high: str | None) -> bool:
         return False
     statistics = _statistics(footer, group, _BEGIN)
     return statistics is not None and comparable(str(statistics.min)) > comparable(high)
+
+
+def _bounds(statistics: pq.Statistics | None) -> Range:
+    """Comparable times around those of a row group; a row without completion counts as completed when it began.
+
+    Whole seconds: of times with 14 digits among others of 17, the least text is not the least time.
+    """
+    if statistics is None or not statistics.has_null_count or statistics.null_count:
+        return ANY
+    first, last = statistics.min, statistics.max
+    if not (isinstance(first, str) and isinstance(last, str)):
+        return ANY
+    return f"{first[:LEGACY_LENGTH]}000", f"{last[:LEGACY_LENGTH]}999"
+
+
+def _meets(bounds: Range, wanted: Range) -> bool:
+    """Whether a time between the bounds can lie within the wanted range."""
+    (first, last), (low, high) = bounds, wanted
+    too_old = low is not None and last is not None and last < comparable(low)
+    too_new = high is not None and first is not None and first > comparable(high)
+    return not (too_old or too_new)
 
 
 def _statistics(footer: pq.FileMetaData, group: int, name: str) -> pq.Statistics | None:

@@ -2,6 +2,7 @@
 
     flush     <min>_<max>_0.parquet  ->  manifest_<N+1>  ->  _version_ = N+1        the moment that counts
     compact   10 files of a level    ->  <min>_<max>_<level+1>.parquet  ->  manifest, _version_; level by level
+              files of the last level that a name can tell merge into one of that level again
     sweep     manifests of older versions, and files that no manifest which is kept lists
 
 Whoever calls holds the table lock. A file is complete before a manifest names it, and a manifest before `_version_`
@@ -50,7 +51,8 @@ _FOOTER = {
 ROW_GROUP_ROWS = 512
 """A body is looked up by reading its row group, so these are small."""
 CODEC = "snappy"
-_LEVELS = 10
+LAST_LEVEL = 9
+"""Hudi reads one digit in the name of a history file, and refuses a history that has a file with two."""
 
 
 def flush(history: History, rows: pa.Table) -> History:
@@ -63,14 +65,17 @@ def flush(history: History, rows: pa.Table) -> History:
 
 def compact(history: History, batch: int, target_size: int) -> History:
     """Merge the files of every level that has enough of them, lower levels first; the newest version."""
-    for level in range(_LEVELS - 1):
+    for level in range(LAST_LEVEL + 1):
         files = _not_full([f for f in history.files if f.name.level == level], target_size)
         if len(files) < batch:
             continue
         chosen = _first_files(files, batch, target_size)
         names = [file.name for file in chosen]
         first, last = min(name.min_time for name in names), max(name.max_time for name in names)
-        entry = _write(history, history_file_name(first, last, level + 1), _merged(history, chosen))
+        name = history_file_name(first, last, min(level + 1, LAST_LEVEL))
+        if any(file.file_name == name for file in history.files):
+            continue  # its range holds those of the others, and it cannot be written while it is read
+        entry = _write(history, name, _merged(history, chosen))
         history = _publish(history, [*_entries(f for f in history.files if f not in chosen), entry])
     return history
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.datafile.log_file import open_log_file
+from lakebed.model.files import LogFile
 from lakebed.model.instant import Action
 from lakebed.storage.local import LocalStorage
 from lakebed.timeline.meta_client import MetaClient
+from lakebed.view.file_system_view import FileSystemView
 
 from .client import HudiPeer
 from .hudi_writer import BUCKETS, HIVE, NO_CLEANING, NO_METADATA, WRITE, upsert_options
@@ -116,6 +120,36 @@ def test_hudi_reads_logs_that_lakebed_merged(hudi: HudiPeer, tmp_path: Path, ord
     hudi.call("run_compaction", path, RUN, op="run")
     assert_both_read(hudi, path, table, wanted)
     assert no_damage(table)
+
+
+@pytest.mark.parametrize("ordering", ["ts", None])
+def test_hudi_reads_partial_updates_that_lakebed_folded(hudi: HudiPeer, tmp_path: Path, ordering: str | None) -> None:
+    """The folded log is partial too: what it does not bring comes from the base file, now and after a compaction."""
+    path = tmp_path / "t"
+    schema = SCHEMA.append(pa.field("w", pa.string()))
+    table = lakebed.create(path, schema, **{**KEYED, "num_buckets": 2, "ordering": ordering})
+    table.bulk_insert(rows(*([*row, f"w{row[0]}"] for row in numbered(range(30), 5, int)), schema=schema))
+    for step in range(3):
+        source = rows(*numbered(range(step, 10), 6 + step, lambda i, step=step: 100 * step + i))
+        merge = table.merge(source, on="t.id = s.id and t.p = s.p")
+        merge.when_matched_update(set={"ts": "s.ts", "v": "s.v"}).execute()
+    wanted = by_lakebed(table, schema.names)
+    [done] = table.services.compact("log", options=EASY)
+    client = MetaClient.open(LocalStorage(path))
+    merged = [log for log in logs_of(client) if log.requested_time == done.requested_time]
+    assert {block.is_partial for log in merged for block in open_log_file(client.storage, log).blocks} == {True}
+    for settings in ({}, SCAN_V2):
+        assert_hudi_reads(hudi, path, wanted, settings, settings, schema.names)
+    hudi.call("run_compaction", path, {**RUN, "hoodie.compact.inline.max.delta.commits": "1"}, op="schedule")
+    hudi.call("run_compaction", path, RUN, op="run")
+    assert in_order(by_lakebed(table.refresh(), schema.names)) == in_order(wanted)
+    assert_hudi_reads(hudi, path, wanted, "compacted", columns=schema.names)
+    assert no_damage(table)
+
+
+def logs_of(client: MetaClient) -> list[LogFile]:
+    view = FileSystemView.of(client)
+    return [log for part in view.partitions() for one in view.slices(part) for log in one.log_files]
 
 
 def test_hudi_reads_what_two_instants_of_one_hybrid_plan_left(hudi: HudiPeer, tmp_path: Path) -> None:

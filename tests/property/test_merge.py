@@ -22,6 +22,7 @@ from lakebed.merge.record_merger import (
     Op,
     PartialUpdateMode,
     register_merger,
+    why_not_among_logs,
 )
 from lakebed.merge.runs import OP_COLUMN, Run
 from lakebed.merge.sorted_merge import sorted_merge
@@ -119,9 +120,12 @@ PAD = ["", "same-prefix-", "x" * 17]
 
 @st.composite
 def histories(
-    draw: st.DrawFn, *, partial: bool = False, base_times: tuple[int, ...] = tuple(range(10))
+    draw: st.DrawFn, *, partial: bool = False, alike: bool = False, base_times: tuple[int, ...] = tuple(range(10))
 ) -> list[tuple[Run, list[dict[str, Any]]]]:
-    """A few runs over a small pool of awkward keys; sizes shrink, the rows come from a seed because that is fast."""
+    """A few runs over a small pool of awkward keys; sizes shrink, the rows come from a seed because that is fast.
+
+    Partial runs that are `alike` bring the same columns, in half of the histories no mark of deleted rows among them.
+    """
     count = draw(st.integers(0, 6))
     pool = draw(st.integers(1, len(ALPHABET)))
     longest = draw(st.integers(0, 14))
@@ -129,6 +133,7 @@ def histories(
     prefix = chance.choice(PAD)
     keys = [prefix + key for key in chance.sample(ALPHABET, pool)]
     made = []
+    shared = {name for name in ("s", "n") if chance.random() < 0.5} | ({GONE} if chance.random() < 0.5 else set())
     for number in range(count):
         is_base = number == 0 and chance.random() < 0.6
         kinds = ["data", "data", "delete"] + (["partial", "partial"] if partial else [])
@@ -142,13 +147,15 @@ def histories(
         if is_sorted:
             own.sort(key=key_bytes)
         present = {name for name in ("s", "n") if chance.random() < 0.5} if kind == "partial" else {"s", "n"}
+        present = shared if alike and kind == "partial" else {*present, GONE}
         rows: list[dict[str, Any]] = []
         for key in own:
             row: dict[str, Any] = {KEY: key, "ts": chance.choice([None, -1, 0, 1, 2])}
             if kind != "delete":
                 row[TIME] = f"{chance.choice(base_times) if is_base else number:03d}"
-                row[GONE] = chance.choice([False, False, None, True])
-                for name in sorted(present):
+                if GONE in present:
+                    row[GONE] = chance.choice([False, False, None, True])
+                for name in sorted(present - {GONE}):
                     row[name] = chance.choice([None, UNSENT, "", "p", "q"] if name == "s" else [None, 0, 1, 2])
             rows.append(row)
         run = Run(
@@ -158,13 +165,14 @@ def histories(
             is_delete=kind == "delete",
             is_partial=kind == "partial",
             requested_time=f"{number:03d}",
+            brings=frozenset({TIME, KEY, "ts", *present}) if kind == "partial" else None,
         )
         made.append((run, rows))
     return made
 
 
 def opener(rows: list[dict[str, Any]], size: int, deletes: bool, present: set[str]) -> Any:
-    names = [KEY, "ts"] if deletes else [TIME, KEY, "ts", *sorted(present), GONE]
+    names = [KEY, "ts"] if deletes else [TIME, KEY, "ts", *sorted(present)]
     schema = pa.schema([INPUT.field(name) for name in names])
 
     def open_rows(wanted: int) -> Iterator[pa.RecordBatch]:
@@ -227,7 +235,7 @@ def test_hash_merge_gives_the_same_rows(rule: MergeRule, runs: list[Any], memory
 
 
 # ---------------------------------------------------------------- log compaction: merging a part first changes nothing
-def as_runs(batches: Iterator[pa.RecordBatch], place: Run) -> list[Run]:
+def as_runs(batches: Iterator[pa.RecordBatch], place: Run, brings: frozenset[str] | None = None) -> list[Run]:
     """What a log compaction writes: deletes that something follows, then rows, then the other tombstones."""
     rows = [row for batch in batches for row in batch.to_pylist()]
     keys = [row[KEY] for row in rows]
@@ -250,27 +258,59 @@ def as_runs(batches: Iterator[pa.RecordBatch], place: Run) -> list[Run]:
         row["ts"] = None
 
     def run(rows: list[dict[str, Any]], deletes: bool) -> Run:
-        names = [KEY, "ts"] if deletes else [TIME, KEY, "ts", "s", "n"]
+        names = [KEY, "ts"] if deletes else [name for name in SCHEMA.names if brings is None or name in brings]
         picked = [{name: row[name] for name in names} for row in rows]
         schema = pa.schema([INPUT.field(name) for name in names])
         batch = pa.RecordBatch.from_pylist(picked, schema=schema)
-        return Run(place.age, True, lambda _: iter([batch]), deletes, requested_time=place.requested_time)
+        made = Run(place.age, True, lambda _: iter([batch]), deletes, requested_time=place.requested_time)
+        return made if deletes else replace(made, is_partial=brings is not None, brings=brings)
 
     return [run(before, True), run(data, False), run(after, True)]
 
 
+@pytest.mark.parametrize("merge", [sorted_merge, hash_merge], ids=lambda merge: merge.__name__)
 @pytest.mark.parametrize("rule", [*RULES[:3], FILLING[2], FILLING[4]], ids=lambda r: f"{r.mode}-{r.partial_update}")
 @LOOSE
 @given(runs=histories(base_times=(0, 9)), data=st.data())  # deletes keep no commit time of their own
-def test_merging_neighbouring_logs_first_changes_nothing(rule: MergeRule, runs: list[Any], data: st.DataObject) -> None:
+def test_merging_neighbouring_logs_first_changes_nothing(
+    merge: Any, rule: MergeRule, runs: list[Any], data: st.DataObject
+) -> None:
     ordered = [run for run, _ in runs]
     logs = [number for number, run in enumerate(ordered) if not run.is_base]
     if len(logs) < 2:
         return
     start = data.draw(st.integers(logs[0], logs[-1] - 1))
     end = data.draw(st.integers(start + 2, len(ordered)))
-    merged = list(sorted_merge(ordered[start:end], rule, SCHEMA, memory=64 << 20, keep_deletes=True))
+    merged = list(merge(ordered[start:end], rule, SCHEMA, memory=64 << 20, keep_deletes=True))
     compacted = as_runs(iter(merged), ordered[end - 1])
+    result = got(sorted_merge([*ordered[:start], *compacted, *ordered[end:]], rule, SCHEMA, memory=64 << 20))
+    assert result == model(runs, rule)
+
+
+@pytest.mark.parametrize("merge", [sorted_merge, hash_merge], ids=lambda merge: merge.__name__)
+@pytest.mark.parametrize("rule", RULES[:2], ids=lambda rule: rule.mode)
+@settings(LOOSE, max_examples=200)
+@given(runs=histories(partial=True, alike=True, base_times=(0, 9)), data=st.data())
+def test_folding_partial_logs_first_changes_nothing(
+    merge: Any, rule: MergeRule, runs: list[Any], data: st.DataObject
+) -> None:
+    """Any stretch that may be folded: partial logs of the same columns, by commit time with deletes among them."""
+    ordered = [run for run, _ in runs]
+    stretches = [
+        (start, end)
+        for start in range(len(ordered))
+        for end in range(start + 2, len(ordered) + 1)
+        if any(run.is_partial for run in ordered[start:end])
+        and not any(run.is_base for run in ordered[start:end])
+        and why_not_among_logs(ordered[start:end], rule) is None
+    ]
+    if not stretches:
+        return
+    start, end = data.draw(st.sampled_from(stretches))
+    [brings] = {run.brings for run in ordered[start:end] if run.is_partial}
+    narrow = pa.schema([field for field in SCHEMA if field.name in brings])
+    merged = list(merge(ordered[start:end], rule, narrow, memory=64 << 20, keep_deletes=True))
+    compacted = as_runs(iter(merged), ordered[end - 1], brings)
     result = got(sorted_merge([*ordered[:start], *compacted, *ordered[end:]], rule, SCHEMA, memory=64 << 20))
     assert result == model(runs, rule)
 

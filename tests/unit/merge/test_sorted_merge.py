@@ -211,13 +211,14 @@ def test_fills_follow_copy_on_write() -> None:
 
 
 # ---------------------------------------------------------------- tombstones kept
-def test_log_compaction_keeps_tombstones_and_what_must_stand_before_the_data() -> None:
+@pytest.mark.parametrize("merge", [sorted_merge, hash_merge])
+def test_log_compaction_keeps_tombstones_and_what_must_stand_before_the_data(merge: Any) -> None:
     runs = [
         data(1, ("a", 1, "old"), ("b", 1, "x"), ("d", 1, "x")),
         deletes(2, ("a", None), ("c", 7), ("d", None)),
         data(3, ("a", 0, "again")),
     ]
-    found = list(sorted_merge(runs, EVENT, pa.schema([SCHEMA.field("v")]), memory=MEMORY, keep_deletes=True))
+    found = list(merge(runs, EVENT, pa.schema([SCHEMA.field("v")]), memory=MEMORY, keep_deletes=True))
     assert found[0].schema.names == ["v", KEY, "ts", OP_COLUMN]
     rows = [(row[KEY], row["ts"], row["v"], row[OP_COLUMN]) for batch in found for row in batch.to_pylist()]
     assert rows == [

@@ -12,12 +12,15 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.datafile.log_file import open_log_file
+from lakebed.datafile.log_file import has_parquet_content, open_log_file, parquet_source
 from lakebed.errors import InvalidRequest
 from lakebed.format.log.block import LogBlock
 from lakebed.format.names import heartbeat_file
+from lakebed.merge.hash_merge import hash_merge
+from lakebed.merge.sorted_merge import sorted_merge
 from lakebed.model.files import LogFile
 from lakebed.model.instant import Action
+from lakebed.services import log_compaction
 from lakebed.services.log_compaction import oldest_pending
 from lakebed.table import Table
 from lakebed.txn.options import Concurrency, TxnOptions
@@ -197,6 +200,42 @@ def test_scenario_4_published_all_the_same(kind: str, monkeypatch: pytest.Monkey
     sound(target)
 
 
+# ---------------------------------------------------------------------- by which merge
+@pytest.mark.parametrize("memory", [256 << 20, 1 << 20])
+@pytest.mark.parametrize(
+    ("kind", "merge"),
+    [("v10-lsm", "sorted"), ("v9-lsm", "sorted"), ("v10-default", "hash"), ("v9-default", "hash")],
+)
+def test_the_layout_chooses_the_merge(kind: str, merge: str, memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either gives rows in key order, so that logs of both layouts are sorted and marked."""
+    used: list[str] = []
+
+    def noted(name: str, chosen: Any) -> Any:
+        def run(*args: Any, **more: Any) -> Any:
+            used.append(name)
+            return chosen(*args, **{**more, "memory": memory})
+
+        return run
+
+    monkeypatch.setattr(log_compaction, "sorted_merge", noted("sorted", sorted_merge))
+    monkeypatch.setattr(log_compaction, "hash_merge", noted("hash", hash_merge))
+    target = one_group(kind)
+    put(target, *(row(f"k{i:04}", 3, v=i, txt=str(i) * 40) for i in range(0, 9000, 3)))
+    put(target, *(row(f"k{i:04}", 4, v=i, txt=str(i) * 40) for i in range(0, 9000, 2)))
+    before = instants_of(target)
+    wanted = answers(target, before)
+    done = compacted(target)
+    assert used == [merge]
+    assert answers(target, before) == wanted
+    rows = [block for block in blocks(target, done) if has_parquet_content(block)]
+    storage = client_of(target).storage
+    for block in rows:
+        with parquet_source(storage, block) as source:
+            assert source.is_sorted
+    assert rows
+    sound(target)
+
+
 # ---------------------------------------------------------------------- what is taken and what stays
 def test_large_logs_are_left_alone() -> None:
     target = one_group("v10-lsm")
@@ -358,13 +397,12 @@ def test_tombstones_keep_ordering_values_of_every_type(kind: str, name: str) -> 
     assert [(got["id"], got["v"]) for got in held(target, "id", "v")] == expected, "the tombstone still weighs"
 
 
-def test_partial_updates_are_not_merged_among_logs() -> None:
+def test_partial_updates_are_not_merged_with_whole_rows() -> None:
     target = one_group("v10-lsm")
     source = pa.table({"id": ["k0", "k1"], "v": pa.array([7, 8], pa.int64()), "ts": pa.array([50, 50], pa.int64())})
     for _ in range(2):
         target.merge(source, on="t.id = s.id").when_matched_update(set={"v": "s.v"}).execute()
-    if not any(block.is_partial for instant in instants_of(target) for block in blocks(target, instant)):
-        pytest.skip("updates by merge write whole rows here")
+    assert [block.is_partial for instant in instants_of(target)[-2:] for block in blocks(target, instant)] == [True] * 2
     before = instants_of(target)
     wanted = answers(target, before)
     found = target.services.explain_compaction("log", options=EASY)

@@ -96,7 +96,7 @@ def test_ranges_of_begin_skip_files_by_name(golden: Callable[[str], Path]) -> No
     ]
 
 
-def test_ranges_of_completion_look_into_every_file(tmp_path: Path) -> None:
+def test_ranges_of_completion_find_what_began_long_before(tmp_path: Path) -> None:
     files = {
         f"{t(1)}_{t(2)}_0.parquet": [(t(1), t(90), "commit"), (t(2), t(3), "commit")],
         f"{t(4)}_{t(5)}_0.parquet": [(t(4), t(6), "commit"), (t(5), t(7), "clean")],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -11,8 +12,9 @@ import pyarrow.parquet as pq
 from lakebed.storage.memory import MemoryStorage
 from lakebed.timeline.history import History
 from lakebed.timeline.history_columns import BODIES_SCHEMA
+from lakebed.timeline.history_files import HistoryFile
 from lakebed.timeline.history_reader import SORTED_KEY
-from lakebed.timeline.history_writer import compact, flush
+from lakebed.timeline.history_writer import LAST_LEVEL, compact, flush
 
 
 def rows(numbers: list[int], body: int = 0) -> pa.Table:
@@ -57,3 +59,36 @@ def test_full_files_are_not_merged_again() -> None:
     ranges = [file.name for file in history.files]
     assert all(before.max_time < after.min_time for before, after in pairwise(ranges))
     assert history.loaded()["requested_time"].to_pylist() == rows(list(range(2_400)))["requested_time"].to_pylist()
+
+
+def placed(history: History, numbers: range, level: int) -> History:
+    """The history with a file of these rows on a level, as merges of lower ones leave it."""
+    [made] = flush(History(history.storage, (), None), rows(list(numbers))).files
+    path = f"{made.path.removesuffix('0.parquet')}{level}.parquet"
+    if level:
+        history.storage.put(path, history.storage.read(made.path))
+    return History(history.storage, (*history.files, HistoryFile(path, made.size)), history.version)
+
+
+def test_merging_goes_on_behind_the_last_level_that_a_name_can_tell() -> None:
+    """Two files make one of the next level: 4,096 rounds are a tree of thirteen layers, and Hudi's names tell ten."""
+    history, first = History(MemoryStorage(), (), None), 0
+    for step in range(7):
+        for level in range(LAST_LEVEL if step == 0 else LAST_LEVEL - 1, -1, -1):
+            history = placed(history, range(first, first + 2**level), level)
+            first += 2**level
+        history = compact(flush(history, rows([first])), 2, 16 << 20)
+        first += 1
+        assert [file.name.level for file in history.files] == [LAST_LEVEL], "as many files as with any number of layers"
+        assert re.fullmatch(r"\d+_\d+_\d\.parquet", history.files[0].file_name)
+    assert first == 2**12
+    assert history.loaded()["requested_time"].to_pylist() == rows(list(range(first)))["requested_time"].to_pylist()
+
+
+def test_a_merge_never_writes_the_file_that_it_reads() -> None:
+    """A file whose range holds those of the others would be merged into one of its own name."""
+    storage = MemoryStorage()
+    history = placed(History(storage, (), None), range(0, 10), LAST_LEVEL)
+    history = placed(history, range(3, 6), LAST_LEVEL)
+    assert compact(history, 2, 16 << 20).files == history.files
+    assert history.loaded()["requested_time"].to_pylist() == rows(list(range(10)))["requested_time"].to_pylist()
