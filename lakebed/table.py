@@ -105,14 +105,19 @@ class Table:
     @property
     def services(self) -> Services:
         """Upkeep: `compact`, `upgrade`, `downgrade` and the like."""
-        self.refresh()
         return self._services({})
 
     def _services(self, given: Mapping[str, str]) -> Services:
         properties = {**self._properties, **given}
-        txn_context = self._txn_context or TxnContext.of(self._client.storage)
         memory, drop = self._options.memory, self._drop_metadata
-        return Services(self._client, txn_context, self._runner, memory, self.refresh, properties, drop)
+        return Services(self._client, self._telling(), self._runner, memory, self.refresh, properties, drop)
+
+    def _telling(self) -> TxnContext:
+        """How transactions are run, which tell this object what they did."""
+        return replace(self._txn_context or TxnContext.of(self._client.storage), on_change=self._see)
+
+    def _see(self, client: MetaClient) -> None:
+        self._client = client
 
     # ------------------------------------------------------------------ reading
     def scan(
@@ -290,7 +295,7 @@ class Table:
         chosen = {**self._client.config.properties, **self._properties, **given}
         files = WriteOptions.from_properties(chosen)
         check_upkeep(chosen)
-        txn_context = txn_context_for(self._client, {**self._properties, **given}, self._txn_context)
+        txn_context = txn_context_for(self._client, {**self._properties, **given}, self._telling())
         writer = TableWriter(  # a write that is refused leaves the metadata table where it is
             self._client,
             txn_context,
@@ -310,7 +315,6 @@ class Table:
         return bytes_of(asked) if asked is not None else max(DEFAULT_MEMORY, self._options.memory)
 
     def _done(self, result: CommitResult, options: Options, spark: Any = None) -> CommitResult:
-        self.refresh()
         services = self._services(option_texts(options))
         after_write(services if spark is None else services.on(spark))
         return result

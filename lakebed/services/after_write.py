@@ -64,21 +64,19 @@ def _cluster(services: Services) -> None:
 def _tidy(services: Services) -> None:
     """Clean and archive, where the names on the timeline say that there may be something to do.
 
-    The table was read after the write: reading it again would cost every write for the few that have something to do.
+    The write left the table in hand: reading it again would cost every write for the few that have something to do.
     """
-    client, done = services.client, False
+    client = services.client
     try:
         properties = {**client.config.properties, **services.properties}
         txn_context = txn_context_for(client, services.properties, services.txn_context)
         cleaning, archiving = CleanOptions.from_properties(properties), ArchiveOptions.from_properties(properties)
         lifetimes = TtlOptions.from_properties(properties)
         if lifetimes.inline and lifetimes.days >= 0:
-            done = services.drop_expired_partitions() is not None
+            services.drop_expired_partitions()
         if cleaning.automatic and is_clean_due(client, cleaning):
-            done = bool(clean(client, txn_context, cleaning, incremental=True)) or done
+            clean(client.reload(), txn_context, cleaning, incremental=True)
         if archiving.automatic and is_archive_due(client, archiving):
-            done = bool(archive(client.reload(), txn_context, archiving)) or done
+            archive(client.reload(), txn_context, archiving)
     except LakebedError as error:
         warnings.warn(f"the write is done, but not the tidying after it: {error}", UserWarning, stacklevel=5)
-    if done:
-        services.done()

@@ -116,7 +116,7 @@ def finish_restore(client: MetaClient, restore: Instant, txn_context: TxnContext
             body = _report(fresh, restore, plan, files, commands, txn_context.clock.now_ms() - started)
             completion = choose_completion(fresh.reload(), inflight, body, txn_context)
             lease.confirm()
-            done = publish(fresh, inflight, completion, body, txn_context)
+            done, _ = publish(fresh, inflight, completion, body, txn_context)
     finally:
         heartbeat.stop()
     with suppress(StorageUnavailable):  # the next write sweeps it up

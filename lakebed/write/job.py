@@ -34,7 +34,7 @@ from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.conflicts import Touched, completed_since, conflicts, schema_still_the_same
 from lakebed.txn.transaction import Transaction
 from lakebed.txn.txn_context import TxnContext
-from lakebed.view.file_system_view import FileLister
+from lakebed.view.file_system_view import FileLister, FileSystemView
 from lakebed.write.operation import Operation
 from lakebed.write.rows.group_buffers import GroupBuffers
 from lakebed.write.schema_history import forget_histories, save_history
@@ -109,7 +109,7 @@ def run_write(
         tagging = tagging_of(client, request, runner)
         tagging.buffer_rows(group_buffers, rows, deletes, in_hand=in_hand)
         with begin(client, txn_context, request) as txn:
-            tagged = tagging.finish(group_buffers, txn.snapshot)
+            tagged = tagging.finish(group_buffers, txn.snapshot, txn.view)
             if request.reads or request.partial:
                 refuse_changed(client, txn, request, tagged)
             refuse_pending_clustering(txn.snapshot, (tagged_group.target.file_group for tagged_group in tagged))
@@ -118,7 +118,7 @@ def run_write(
             tasks = [_Task(context, number, tagged_group) for number, tagged_group in enumerate(tagged)]
             written = [file for files in parallelism.runner.map(_Task.run, tasks, label="write") for file in files]
             touched = {tagged_group.target.file_group.partition_path for tagged_group in tagged}
-            return commit(txn, request, written, replaced_groups(txn.snapshot, request, touched))
+            return commit(txn, request, written, replaced_groups(txn.view, request, touched))
 
 
 def tagging_of(client: MetaClient, request: WriteRequest, runner: Runner, lister: FileLister | None = None) -> Tagging:
@@ -198,7 +198,8 @@ def _renew_rings(txn: Transaction, request: WriteRequest, replaced: Iterable[str
     """New rings for partitions whose file groups vanish, under consistent hashing: retired ids are not used again."""
     if not _index_options(txn.snapshot.config, request).is_consistent_bucket:
         return []
-    index = open_index(Tagging.index_context(txn.snapshot, request.reader_context, SerialRunner()), request.properties)
+    context = Tagging.index_context(txn.snapshot, txn.view, request.reader_context, SerialRunner())
+    index = open_index(context, request.properties)
     assert isinstance(index, ConsistentBucketIndex)
     partitions = sorted(replaced)
     for partition in partitions:
@@ -210,11 +211,11 @@ def _index_options(config: TableConfig, request: WriteRequest) -> IndexOptions:
     return IndexOptions.from_properties({**config.properties, **request.properties})
 
 
-def replaced_groups(snapshot: MetaClient, request: WriteRequest, touched: set[str]) -> dict[str, tuple[str, ...]]:
+def replaced_groups(view: FileSystemView, request: WriteRequest, touched: set[str]) -> dict[str, tuple[str, ...]]:
     """The groups that vanish with the commit of a replacing operation."""
     if not request.operation.replaces:
         return {}
-    return Tagging.groups_of(snapshot, request.partitions, touched)
+    return Tagging.groups_of(view, request.partitions, touched)
 
 
 def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId]) -> None:

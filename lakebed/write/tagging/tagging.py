@@ -97,7 +97,7 @@ class Tagging:
 
         Rows that are `in_hand` lie in the caller's memory and stay there.
         """
-        index = self._index(self.client)
+        index = self._index(self.client, self._view(self.client))
         if not index.is_hashed:
             refuse_unnamed_buckets(self.client, self.properties)
         for is_delete, batches in ((False, rows), (True, deletes)):
@@ -144,21 +144,24 @@ class Tagging:
 
     def by_bucket(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[FileGroupId, pa.RecordBatch]]:
         """Prepared rows by file group, batch after batch, where a hash places them."""
-        index = self._index(self.client)
+        index = self._index(self.client, self._view(self.client))
         assert isinstance(index, BucketIndex)
         for batch in batches:
             for group, rows in _by_bucket(index, batch) if batch.num_rows else ():
                 yield group, batch if rows is None else take(batch, rows)
 
     # ------------------------------------------------------------------ once it has begun
-    def finish(self, group_buffers: GroupBuffers, snapshot: MetaClient) -> list[TaggedGroup]:
-        """Every group with its rows, as the table is at the beginning of the write."""
-        index = self._index(snapshot)
+    def finish(
+        self, group_buffers: GroupBuffers, snapshot: MetaClient, view: FileSystemView | None = None
+    ) -> list[TaggedGroup]:
+        """Every group with its rows, as the table is at the beginning of the write; `view` is that of the snapshot."""
+        view = view or self._view(snapshot)
+        index = self._index(snapshot, view)
         if not index.is_hashed:
-            self._place_spooled(group_buffers, index, snapshot)
+            self._place_spooled(group_buffers, index, snapshot, view)
         else:
             self._check_places(index)
-        targets = self._targets(self._groups, index, snapshot)
+        targets = self._targets(self._groups, index, snapshot, view)
         by_number = self.groups
         buffers: dict[int, dict[bool, GroupBuffer]] = {}
         for buffer in group_buffers.buffers():
@@ -187,15 +190,15 @@ class Tagging:
         """What becomes of rows that a hash placed elsewhere, by file group."""
         for group in groups:
             self._groups.setdefault(group, len(self._groups))
-        index = self._index(snapshot)
+        view = self._view(snapshot)
+        index = self._index(snapshot, view)
         self._check_places(index)
-        return self._targets(self._groups, index, snapshot)
+        return self._targets(self._groups, index, snapshot, view)
 
     def _targets(
-        self, groups: Iterable[FileGroupId], index: Index, snapshot: MetaClient
+        self, groups: Iterable[FileGroupId], index: Index, snapshot: MetaClient, view: FileSystemView
     ) -> dict[FileGroupId, GroupTarget]:
         """Groups to which nothing happens are left out."""
-        view = self._view(snapshot)
         slices = _latest(view, {group.partition_path for group in groups})
         alive = {group.partition_path for group in slices}
         found = {}
@@ -267,7 +270,9 @@ class Tagging:
             columns[name] = pa.nulls(rows.num_rows, self.reader_context.schema.field(name).type)
         return pa.table(columns)
 
-    def _place_spooled(self, group_buffers: GroupBuffers, index: Index, snapshot: MetaClient) -> None:
+    def _place_spooled(
+        self, group_buffers: GroupBuffers, index: Index, snapshot: MetaClient, view: FileSystemView
+    ) -> None:
         spools = {buffer.group: buffer for buffer in group_buffers.take((SPOOL, SPOOLED_DELETES))}
         for spool, buffer in spools.items():
             is_delete = spool == SPOOLED_DELETES
@@ -281,11 +286,11 @@ class Tagging:
                 stays = np.asarray(valid(concat_chunks(located.column(FILE_ID))))
             elif settles:
                 settled = settle_moves(
-                    located, self.reader_context.rule, self._reader(snapshot), _all(self._view(snapshot)), self.runner
+                    located, self.reader_context.rule, self._reader(snapshot), _all(view), self.runner
                 )
                 located, stays = settled.located, settled.stays
             if not is_delete:
-                located = self._give_homes(located, snapshot, buffer.nbytes)
+                located = self._give_homes(located, snapshot, view, buffer.nbytes)
             self._buffer_located(group_buffers, buffer, located, stays, is_delete)
 
     def _buffer_located(
@@ -308,9 +313,9 @@ class Tagging:
             if rows.num_rows:
                 group_buffers.add(self._by_group(rows, is_delete))
 
-    def _give_homes(self, located: pa.Table, snapshot: MetaClient, nbytes: int) -> pa.Table:
+    def _give_homes(self, located: pa.Table, snapshot: MetaClient, view: FileSystemView, nbytes: int) -> pa.Table:
         """A group for every key that has none yet."""
-        view, busy = self._view(snapshot), _clustered(snapshot)
+        busy = _clustered(snapshot)
         share = nbytes / max(1, located.num_rows)
 
         def insert_buckets_in(path: str, keys: int) -> list[InsertBucket]:
@@ -322,32 +327,30 @@ class Tagging:
 
         return assign_inserts(located, insert_buckets_in)
 
-    def _index(self, client: MetaClient) -> Index:
-        return open_index(self.index_context(client, self.reader_context, self.runner, self.lister), self.properties)
+    def _index(self, client: MetaClient, view: FileSystemView) -> Index:
+        return open_index(self.index_context(client, view, self.reader_context, self.runner), self.properties)
 
     def _view(self, client: MetaClient) -> FileSystemView:
         return FileSystemView.of(client, self.lister)
 
     @staticmethod
     def index_context(
-        client: MetaClient, reader_context: ReaderContext, runner: Runner, lister: FileLister | None = None
+        client: MetaClient, view: FileSystemView, reader_context: ReaderContext, runner: Runner
     ) -> IndexContext:
         """The table as indexes see it."""
         reader = FileGroupReader(client.storage, reader_context, ReadOptions(), reader_context.schema)
-        return IndexContext(client, FileSystemView.of(client, lister), reader, runner)
+        return IndexContext(client, view, reader, runner)
 
     def _reader(self, client: MetaClient) -> FileGroupReader:
         return FileGroupReader(client.storage, self.reader_context, ReadOptions(), self.reader_context.schema)
 
     @staticmethod
     def groups_of(
-        snapshot: MetaClient, partitions: tuple[str, ...] | None, touched: set[str]
+        view: FileSystemView, partitions: tuple[str, ...] | None, touched: set[str]
     ) -> dict[str, tuple[str, ...]]:
         """The living groups of some partitions, by partition."""
-        view = FileSystemView.of(snapshot)
         paths = sorted(touched) if partitions is None else list(partitions)
-        known = set(view.partitions())
-        found = {path: tuple(p.file_group.file_id for p in view.slices(path)) for path in paths if path in known}
+        found = {path: tuple(p.file_group.file_id for p in view.slices(path)) for path in paths}
         return {path: ids for path, ids in found.items() if ids}
 
 
@@ -367,10 +370,7 @@ def _clustered(snapshot: MetaClient) -> frozenset[FileGroupId]:
 
 
 def _latest(view: FileSystemView, partitions: set[str]) -> dict[FileGroupId, FileSlice]:
-    known = set(view.partitions())
-    return {
-        file_slice.file_group: file_slice for path in sorted(partitions & known) for file_slice in view.slices(path)
-    }
+    return {file_slice.file_group: file_slice for path in sorted(partitions) for file_slice in view.slices(path)}
 
 
 def _with_groups(rows: pa.Table, groups: Ints) -> Iterator[pa.RecordBatch]:
