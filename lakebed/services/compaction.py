@@ -14,8 +14,9 @@ leaves that group out: what it would add is in the next base file.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import WriteOptions
@@ -82,19 +83,17 @@ def compact(
         parallelism = Parallelism.of(runner, min(len(tasks), most), memory)
         reader_context = reader_context_of_plan(txn.snapshot, txn.requested_time, _input_times(tasks))
         merging = _merging(txn, reader_context, options, memory, parallelism)
-        found = [stat for stats in parallelism.runner.map(merging.run, tasks, label="compact") for stat in stats]
-        kinds = {FileGroupId(one.partition_path, one.file_id): one.kind for one in plan.operations}
-        overtaken = _overtaken(txn) if LOG in kinds.values() else frozenset()
         by_partition: dict[str, tuple[WriteStat, ...]] = {}
-        for stat in found:
-            group = FileGroupId(stat.partition_path, stat.file_id)
-            if kinds[group] == FULL or group not in overtaken:
+        for stats in parallelism.runner.map(merging.run, tasks, label="compact"):
+            for stat in stats:
                 by_partition[stat.partition_path] = (*by_partition.get(stat.partition_path, ()), stat)
         extra = {
             **version_report(reader_context),
             SCHEMA_KEY: table_schema_json(reader_context.schema, txn.snapshot.config.name),
         }
-        return txn.commit(CommitMetadata(txn.operation, by_partition, extra, compacted=True))
+        merged = {FileGroupId(one.partition_path, one.file_id) for one in plan.operations if one.kind == LOG}
+        body = CommitMetadata(txn.operation, by_partition, extra, compacted=True)
+        return txn.commit(body, partial(_without_overtaken, merged, txn.requested_time) if merged else None)
 
 
 def _tasks(txn: Transaction, plan: CompactionPlan) -> list[_Task]:
@@ -115,9 +114,20 @@ def _tasks(txn: Transaction, plan: CompactionPlan) -> list[_Task]:
     ]
 
 
-def _overtaken(txn: Transaction) -> frozenset[FileGroupId]:
-    """Groups that a full compaction planned after this one takes, be it done or not."""
-    now, requested_time = txn.snapshot.reload(), comparable(txn.requested_time)
+def _without_overtaken(
+    merged: Collection[FileGroupId], begin: str, now: MetaClient, body: CommitMetadata
+) -> CommitMetadata:
+    """Under the lock: the report without groups whose logs were merged and which a full compaction takes over."""
+    left_out = _overtaken(now, comparable(begin)).intersection(merged)
+    kept = {
+        partition: tuple(stat for stat in stats if FileGroupId(partition, stat.file_id) not in left_out)
+        for partition, stats in body.stats.items()
+    }
+    return replace(body, stats={partition: stats for partition, stats in kept.items() if stats})
+
+
+def _overtaken(now: MetaClient, requested_time: str) -> frozenset[FileGroupId]:
+    """Groups that a full compaction planned after this begin takes, be it done or not."""
     found: set[FileGroupId] = set()
     for instant, plan in now.pending_compactions():
         if comparable(instant.requested_time) > requested_time:

@@ -22,6 +22,7 @@ of these snapshots, by one view of its files.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
@@ -237,8 +238,13 @@ class Transaction:
 
     # Ending
 
-    def commit(self, body: ActionBody) -> Instant:
-        """Publish the action; the completed instant. On any error but an unknown outcome the write is not visible."""
+    def commit(
+        self, body: ActionBody, settle: Callable[[MetaClient, CommitMetadata], CommitMetadata] | None = None
+    ) -> Instant:
+        """Publish the action; the completed instant. On any error but an unknown outcome the write is not visible.
+
+        `settle` says what of a report counts in the table as it is under the lock; files that it leaves out go.
+        """
         if self._phase is not _Phase.OPEN:
             raise InvalidRequest(f"the transaction {self.requested_time} is over: {self._phase.value}")
         if isinstance(body, CommitMetadata):
@@ -255,6 +261,7 @@ class Transaction:
                 saved_write_is_there(now, self.requested_time)
             if isinstance(body, CommitMetadata):
                 nothing_was_undone(self.snapshot, now)
+                body = self._settled(now, body, settle)
                 self._check_conflicts(now, body)
                 if self.instant.action not in _SERVICES:
                     schema_still_the_same(self.snapshot, now)
@@ -306,6 +313,18 @@ class Transaction:
         no_file_group_written_twice(body)
         every_file_exists(self.snapshot.storage, body)
         delete_unnamed(self.snapshot, self.requested_time, NamedFiles.of(body, self.snapshot.active.path(self.instant)))
+
+    def _settled(
+        self,
+        now: MetaClient,
+        body: CommitMetadata,
+        settle: Callable[[MetaClient, CommitMetadata], CommitMetadata] | None,
+    ) -> CommitMetadata:
+        settled = settle(now, body) if settle is not None else body
+        if settled != body:
+            named = NamedFiles.of(settled, self.snapshot.active.path(self.instant))
+            delete_unnamed(now, self.requested_time, named)
+        return settled
 
     def _check_conflicts(self, now: MetaClient, body: CommitMetadata) -> None:
         ours = Touched.by(self.requested_time, body)
