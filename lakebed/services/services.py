@@ -286,7 +286,6 @@ class Services:
         """Give up a savepoint."""
         here = self.settled()._entered()
         delete_savepoint(here.client, here.txn_context, _time(savepoint))
-        self.done()
 
     def restore(self, savepoint: Instant | str | None = None) -> Instant:
         """Set the table back to a savepoint, the newest where none is given. Later writes are gone for good.

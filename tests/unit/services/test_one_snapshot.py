@@ -106,6 +106,13 @@ def test_a_plan_that_is_run_later(listings: Listings) -> None:
     sees_itself(target)
 
 
+def test_a_savepoint_is_given_up(listings: Listings) -> None:
+    target = filled()
+    saved = target.services.savepoint()
+    assert listings.of(lambda: target.services.delete_savepoint(saved)).reloads == 2
+    sees_itself(target)
+
+
 @pytest.mark.parametrize("service", ["compact", "cluster", "clean", "archive"])
 def test_a_service_with_nothing_to_do(service: str, listings: Listings) -> None:
     target = filled("simple" if service == "cluster" else "bucket", deltas=0)
