@@ -228,7 +228,7 @@ class Services:
 
     def _after(self, done: tuple[Instant, ...]) -> Services:
         """The same services on the table as actions left it: where there were any, it is read once more to plan."""
-        return self._now() if done else self
+        return self.settled() if done else self
 
     def _entered(self) -> Services:
         """Settled services that are about to change the table: what they ask of its mode is kept in it first."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lakebed.format.names import HOODIE_DIR, TIMELINE_DIR
+from lakebed.model.instant import Action
 from lakebed.storage.memory import MemoryStorage
 from lakebed.storage.storage import FileInfo
 from lakebed.table import Table
@@ -103,6 +104,15 @@ def test_a_plan_that_is_run_later(listings: Listings) -> None:
     target = filled()
     planned = target.services.plan_compaction()
     assert listings.of(lambda: target.services.run(planned)).reloads == 3
+    sees_itself(target)
+
+
+def test_a_plan_of_before_is_run_before_the_next_is_made(listings: Listings) -> None:
+    target = filled()
+    target.services.plan_compaction()
+    target.upsert(table(row("a0", 9, "a", 9)))
+    assert listings.of(target.services.compact).reloads == 3 + 3, "each reads once, and under two locks"
+    assert len([i for i in client_of(target).timeline if i.action is Action.COMMIT]) == 2
     sees_itself(target)
 
 
