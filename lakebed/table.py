@@ -8,6 +8,7 @@ table's properties and timeline, and `refresh` renews those.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -96,14 +97,19 @@ class Table:
     @property
     def services(self) -> Services:
         """Upkeep: `compact`, `upgrade`, `downgrade` and the like."""
-        self.refresh()
         return self._services({})
 
     def _services(self, options: Mapping[str, str]) -> Services:
         properties = {**self._properties, **options}
-        txn_context = self._txn_context or TxnContext.of(self._client.storage)
         memory, drop = self._options.memory, self._drop_metadata
-        return Services(self._client, txn_context, self._runner, memory, self.refresh, properties, drop)
+        return Services(self._client, self._telling(), self._runner, memory, self.refresh, properties, drop)
+
+    def _telling(self) -> TxnContext:
+        """How transactions are run, which tell this object what they did."""
+        return replace(self._txn_context or TxnContext.of(self._client.storage), on_change=self._see)
+
+    def _see(self, client: MetaClient) -> None:
+        self._client = client
 
     # ------------------------------------------------------------------ reading
     def scan(
@@ -267,7 +273,7 @@ class Table:
             memory=memory,
             default_memory=max(DEFAULT_MEMORY, self._options.memory),
             runner=self._runner,
-            txn_context=self._txn_context,
+            txn_context=self._telling(),
         )
         context = without_metadata_table(context, drop=drop_metadata or self._drop_metadata)
         self._client = context.client
@@ -275,7 +281,6 @@ class Table:
 
     def _after_write(self, result: CommitResult, writer: TableWriter, spark: Any = None) -> CommitResult:
         """The result of a write that is done, once whatever is due after it is done, too."""
-        self.refresh()
         services = self._services(writer.context.properties)
         after_write(services if spark is None else services.on(spark), writer.context)
         return result

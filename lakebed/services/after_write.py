@@ -77,18 +77,16 @@ def _cluster(services: Services, options: ClusteringOptions) -> None:
 def _tidy(services: Services, upkeep: UpkeepGroups, txn_context: TxnContext) -> None:
     """Clean and archive, where the names on the timeline say that there may be something to do.
 
-    The table was read after the write: reading it again would cost every write for the few that have something to do.
+    The write left the table in hand: reading it again would cost every write for the few that have something to do.
     """
-    client, done = services.client, False
+    client = services.client
     try:
         cleaning, archiving, ttl = upkeep.cleaning, upkeep.archiving, upkeep.ttl
         if ttl.inline and ttl.days >= 0:
-            done = services.drop_expired_partitions() is not None
+            services.drop_expired_partitions()
         if cleaning.automatic and is_clean_due(client, cleaning):
-            done = bool(clean(client, txn_context, cleaning, incremental=True)) or done
+            clean(client.reload(), txn_context, cleaning, incremental=True)
         if archiving.automatic and is_archive_due(client, archiving):
-            done = bool(archive(client.reload(), txn_context, archiving)) or done
+            archive(client.reload(), txn_context, archiving)
     except LakebedError as error:
         warnings.warn(f"the write is done, but not the tidying after it: {error}", UserWarning, stacklevel=5)
-    if done:
-        services.done()

@@ -38,7 +38,7 @@ from lakebed.view.slicing import group_files
 
 
 def archive(client: MetaClient, txn_context: TxnContext, options: ArchiveOptions) -> tuple[Instant, ...]:
-    """Move what is old into the history; the actions that left the active timeline."""
+    """Move what is old into the history; the actions that left the active timeline. `client` was just read."""
     if choose_round(client, options, {}) is None and not _archived_already(client):
         return ()
     files = _data_files(client)
@@ -57,10 +57,11 @@ def archive(client: MetaClient, txn_context: TxnContext, options: ArchiveOptions
             history = flush(history, rows)
         gone = sorted({*left, *new}, key=lambda i: (comparable(i.requested_time), str(i.action)))
         lease.confirm()
-        _forget(fresh, gone)
+        forgotten = _forget(fresh, gone)
         if history.version is not None:
             history = compact(history, options.batch, options.target_size)
             sweep(history, options.versions)
+    txn_context.tell(fresh.changed({}, forgotten))
     return tuple(gone)
 
 
@@ -141,11 +142,12 @@ def _archived_already(client: MetaClient) -> set[Instant]:
     return {instant for instant in done if (instant.requested_time, instant.action) in known}
 
 
-def _forget(client: MetaClient, instants: list[Instant]) -> None:
-    """Delete the timeline files of archived actions."""
+def _forget(client: MetaClient, instants: list[Instant]) -> list[Instant]:
+    """Delete the timeline files of archived actions; the states that are gone."""
     states: dict[tuple[str, Action], list[Instant]] = {}
     for found in filter(None, map(parse_instant_file, client.active.files)):
         states.setdefault((found.requested_time, found.action.completes_as), []).append(found)
     archived = [state for i in instants for state in states.get((i.requested_time, i.action.completes_as), ())]
     for completed in (False, True):
         delete_all(client.storage, [client.active.path(i) for i in archived if i.is_completed is completed])
+    return archived

@@ -12,7 +12,7 @@ plans and savepoints that come in between see that the clean is pending and keep
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from lakebed.config.upkeep_options import CleanOptions, CleanPolicy
@@ -40,14 +40,15 @@ SAVEPOINTS_KEY = "savepointed_timestamps"
 def clean(
     client: MetaClient, txn_context: TxnContext, options: CleanOptions, *, incremental: bool = False
 ) -> tuple[Instant, ...]:
-    """Finish cleans that are under way, then plan and run one; the cleans that were completed.
+    """Finish cleans that are under way, then plan and run one; the cleans that were completed. `client` was just read.
 
     `incremental` looks only into the partitions that writes touched which left the retained range since the last clean.
     """
     txn_context.require_metadata_writer(client)
     done = finish_cleans(client, txn_context)
-    planned = plan_clean(client.reload(), txn_context, options, incremental=incremental)
-    return done if planned is None else (*done, run_clean(client, planned, txn_context))
+    plan = _planner(client.reload() if done else client, txn_context, options, incremental=incremental)
+    txn = Transaction.plan(client, Action.CLEAN, plan, txn_context) if plan is not None else None
+    return done if txn is None else (*done, _remove(txn, txn_context))
 
 
 def is_clean_due(client: MetaClient, options: CleanOptions) -> bool:
@@ -77,6 +78,14 @@ def plan_clean(
     client: MetaClient, txn_context: TxnContext, options: CleanOptions, *, incremental: bool = False
 ) -> Instant | None:
     """Put a clean on the timeline; None when there is nothing to remove."""
+    plan = _planner(client, txn_context, options, incremental=incremental)
+    return schedule(client, Action.CLEAN, plan, txn_context) if plan is not None else None
+
+
+def _planner(
+    client: MetaClient, txn_context: TxnContext, options: CleanOptions, *, incremental: bool
+) -> Callable[[MetaClient, str], CleanPlan | None] | None:
+    """What may go by the table as it was read, for a plan that is made under the lock; None when that is nothing."""
     keep = retention(client, options, txn_context.clock.now_ms())
     if keep is None:
         return None
@@ -97,7 +106,7 @@ def plan_clean(
         files = _unreserved(fresh, found)
         return _plan(fresh, requested_time, options.policy, keep, files) if files else None
 
-    return schedule(client, Action.CLEAN, plan, txn_context)
+    return plan
 
 
 def remove_files(
@@ -116,17 +125,21 @@ def remove_files(
         extra = _since(whole_since(fresh, planned=True), retain.completion_time)
         return CleanPlan(POLICY, earliest, _last_write(fresh, requested_time), _paths(fresh, free), extra=extra)
 
-    planned = schedule(client, Action.CLEAN, plan, txn_context)
-    return None if planned is None else run_clean(client, planned, txn_context)
+    txn = Transaction.plan(client, Action.CLEAN, plan, txn_context)
+    return None if txn is None else _remove(txn, txn_context)
 
 
 def run_clean(client: MetaClient, planned: Instant, txn_context: TxnContext) -> Instant:
     """Carry out a clean that is on the timeline. Files that were reserved since it was planned are left."""
-    with Transaction.resume(client, planned, txn_context) as txn:
+    return _remove(Transaction.resume(client, planned, txn_context), txn_context)
+
+
+def _remove(txn: Transaction, txn_context: TxnContext) -> Instant:
+    with txn:
         started = txn_context.clock.now_ms()
         plan = txn.snapshot.plan(txn.instant)
         if not isinstance(plan, CleanPlan):
-            raise CorruptTable("a clean without a plan", file=txn.snapshot.active.path(planned))
+            raise CorruptTable("a clean without a plan", file=txn.snapshot.active.path(txn.instant))
         with txn_context.lock.hold() as lease:
             kept = _reserved_since(txn.snapshot.reload(), txn.instant, plan)
             lease.confirm()

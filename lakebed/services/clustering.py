@@ -8,12 +8,13 @@ run again under the same begin. A plan whose groups name nodes of a ring is a re
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from lakebed.config.clustering_options import LAYOUT_STRATEGY, SORT_COLUMNS, ClusteringOptions
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.model.actions import ClusteringGroup, CommitMetadata, RequestedReplace, WriteStat
 from lakebed.model.files import FileGroupId, FileSlice
-from lakebed.model.instant import Action, Instant
+from lakebed.model.instant import Action, Instant, State
 from lakebed.read.reader_context import reader_context_of_plan
 from lakebed.runner import Runner
 from lakebed.services.clustering_plan import CHILDREN_KEY, CLUSTER, refuse_unclusterable
@@ -24,7 +25,6 @@ from lakebed.services.resize import Resizing
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.transaction import Transaction
 from lakebed.txn.txn_context import TxnContext
-from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import SCHEMA_KEY, table_schema_json
 from lakebed.write.task.parallelism import Parallelism
 from lakebed.write.write_checks import version_report
@@ -42,16 +42,23 @@ def run_clustering(
     """Carry out a clustering that is on the timeline; the completed replacecommit."""
     if planned.action is not Action.CLUSTERING:
         raise InvalidRequest(f"{planned} is no clustering")
-    with Transaction.resume(client, planned, txn_context, operation=CLUSTER) as txn:
+    txn = Transaction.resume(client, planned, txn_context, operation=CLUSTER)
+    return cluster(txn, runner, properties=properties, memory=memory)
+
+
+def cluster(txn: Transaction, runner: Runner, *, properties: Mapping[str, str], memory: int = 256 << 20) -> Instant:
+    """Carry out a clustering that was begun; the completed replacecommit."""
+    with txn:
         body = txn.snapshot.plan(txn.instant)
+        path = txn.snapshot.active.path(replace(txn.instant, state=State.REQUESTED))
         if not isinstance(body, RequestedReplace) or body.clustering is None:
-            raise CorruptTable("a clustering without a plan", file=txn.snapshot.active.path(planned))
+            raise CorruptTable("a clustering without a plan", file=path)
         options, groups = _options(body.clustering.strategy_params, properties), body.clustering.groups
         is_resize = any(CHILDREN_KEY in group.extra for group in groups)
         refuse_unclusterable(txn.snapshot, properties, options, is_resize=is_resize)
         known = {**txn.snapshot.config.properties, **properties}
-        resizing = Resizing(txn.snapshot, txn.requested_time, txn.snapshot.active.path(planned), known)
-        tasks = _tasks(txn.snapshot, groups, resizing if is_resize else None)
+        resizing = Resizing(txn.snapshot, txn.requested_time, path, known)
+        tasks = _tasks(txn, groups, resizing if is_resize else None)
         parallelism = Parallelism.of(runner, len(tasks), memory)
         inputs = {file.requested_time for task in tasks for file_slice in task.slices for file in file_slice.files}
         reader_context = reader_context_of_plan(txn.snapshot, txn.requested_time, inputs)
@@ -81,9 +88,9 @@ def _options(params: Mapping[str, str], properties: Mapping[str, str]) -> Cluste
     return ClusteringOptions.from_properties(wanted)
 
 
-def _tasks(snapshot: MetaClient, groups: tuple[ClusteringGroup, ...], resizing: Resizing | None) -> list[RewriteTask]:
+def _tasks(txn: Transaction, groups: tuple[ClusteringGroup, ...], resizing: Resizing | None) -> list[RewriteTask]:
     """The groups of a plan whose file groups hold just what they held when it was made."""
-    view = FileSystemView.of(snapshot)
+    snapshot, view = txn.snapshot, txn.view
     known = {file_slice.partition_path for group in groups for file_slice in group.slices}
     alive = {file_slice.file_group: file_slice for path in sorted(known) for file_slice in view.slices(path)}
     tasks = []

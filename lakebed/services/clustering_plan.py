@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from lakebed.config.clustering_options import SORT_COLUMNS, ClusteringOptions, Curve
 from lakebed.config.read_options import TableConfig
@@ -38,7 +39,7 @@ from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.failed_writes import clean_up
 from lakebed.txn.rollback import absolute_path
-from lakebed.txn.transaction import schedule
+from lakebed.txn.transaction import Transaction, schedule
 from lakebed.txn.txn_context import TxnContext
 from lakebed.write.write_checks import refuse_unnamed_buckets, refuse_unwritable
 
@@ -61,20 +62,55 @@ def schedule_clustering(
     *,
     force: bool,
 ) -> PlannedClustering:
-    """Plan under the table lock and save the plan as requested."""
+    """Plan under the table lock and save the plan as requested; `client` was just read."""
+    ready = _ready_to_plan(client, txn_context, options, properties, force=force)
+    if ready is None:
+        return PlannedClustering()
+    decided: list[PlannedClustering] = []
+    instant = schedule(ready, Action.CLUSTERING, partial(_plan, options, properties, decided), txn_context)
+    return replace(decided[-1], instants=(instant,) if instant is not None else ())
+
+
+def begin_clustering(
+    client: MetaClient,
+    txn_context: TxnContext,
+    options: ClusteringOptions,
+    properties: Mapping[str, str],
+    *,
+    force: bool,
+) -> Transaction | None:
+    """Plan the same, to be run here and now; None when there is nothing to cluster."""
+    ready = _ready_to_plan(client, txn_context, options, properties, force=force)
+    if ready is None:
+        return None
+    plan = partial(_plan, options, properties, [])
+    return Transaction.plan(ready, Action.CLUSTERING, plan, txn_context, operation=CLUSTER)
+
+
+def _ready_to_plan(
+    client: MetaClient,
+    txn_context: TxnContext,
+    options: ClusteringOptions,
+    properties: Mapping[str, str],
+    *,
+    force: bool,
+) -> MetaClient | None:
+    """The table without what dead writers left; None when no clustering is due."""
     refuse_unclusterable(client, properties, options)
     txn_context.require_metadata_writer(client)
     client = clean_up(client, txn_context)
-    if not force and not is_due(client, options):
-        return PlannedClustering()
-    decided: list[PlannedClustering] = []
+    return client if force or is_due(client, options) else None
 
-    def plan(fresh: MetaClient, _: str) -> RequestedReplace | None:
-        decided.append(_decide(fresh, options, properties))
-        return RequestedReplace(CLUSTER, plan_of(fresh, decided[-1], options)) if decided[-1].groups else None
 
-    instant = schedule(client, Action.CLUSTERING, plan, txn_context)
-    return replace(decided[-1], instants=(instant,) if instant is not None else ())
+def _plan(
+    options: ClusteringOptions,
+    properties: Mapping[str, str],
+    decided: list[PlannedClustering],
+    fresh: MetaClient,
+    _: str,
+) -> RequestedReplace | None:
+    decided.append(_decide(fresh, options, properties))
+    return RequestedReplace(CLUSTER, plan_of(fresh, decided[-1], options)) if decided[-1].groups else None
 
 
 def explain_clustering(

@@ -14,8 +14,9 @@ leaves that group out: what it would add is in the next base file.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import WriteOptions
@@ -27,12 +28,12 @@ from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.reader_context import LSM_TREE, ReaderContext, ReadSplit
 from lakebed.model.actions import CommitMetadata, CompactionPlan, WriteStat
 from lakebed.model.files import FileGroupId, FileSlice, LogFile
-from lakebed.model.instant import Action, Instant
+from lakebed.model.instant import Instant
 from lakebed.model.schema import OPERATION as OPERATION_FIELD
 from lakebed.model.schema import without_meta_fields
 from lakebed.read.reader_context import reader_context_of_plan
 from lakebed.runner import LocalRunner, Runner
-from lakebed.services.compaction_plan import full_plan
+from lakebed.services.compaction_plan import OPERATIONS, full_plan
 from lakebed.services.compaction_strategy import FULL, LOG
 from lakebed.services.log_compaction import MergeLogs
 from lakebed.services.plan_inputs import PlanInputs
@@ -40,18 +41,16 @@ from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.transaction import Transaction
 from lakebed.txn.txn_context import TxnContext
-from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import SCHEMA_KEY, table_schema_json
 from lakebed.write.task.marking_storage import attempt_token, marking
 from lakebed.write.task.parallelism import LEAST_SHARE, Parallelism
 from lakebed.write.write_checks import version_report
 
-__all__ = ["full_plan", "run_compaction"]
+__all__ = ["compact", "full_plan", "run_compaction"]
 
 DECENT_SHARE = 256 << 20
 """Memory of a task that merges without haste: with less, windows are so small that two tasks take longer than one,
 which keeps two cores busy as it is, one merging and one encoding."""
-OPERATIONS = {Action.COMPACTION: "COMPACT", Action.LOG_COMPACTION: "LOG_COMPACT"}
 
 
 def run_compaction(
@@ -67,40 +66,46 @@ def run_compaction(
     operation = OPERATIONS.get(planned.action)
     if operation is None:
         raise InvalidRequest(f"{planned} is no compaction")
-    with Transaction.resume(client, planned, txn_context, operation=operation) as txn:
+    txn = Transaction.resume(client, planned, txn_context, operation=operation)
+    return compact(txn, runner, options=options, memory=memory)
+
+
+def compact(
+    txn: Transaction, runner: Runner, *, options: WriteOptions | None = None, memory: int = 256 << 20
+) -> Instant:
+    """Carry out a compaction or log compaction that was begun; the completed commit."""
+    with txn:
         plan = txn.snapshot.plan(txn.instant)
         if not isinstance(plan, CompactionPlan):
-            raise CorruptTable("a compaction without a plan", file=txn.snapshot.active.path(planned))
-        tasks = _tasks(txn.snapshot, planned, plan)
+            raise CorruptTable("a compaction without a plan", file=txn.snapshot.active.path(txn.instant))
+        tasks = _tasks(txn, plan)
         most = max(1, memory // DECENT_SHARE) if isinstance(runner, LocalRunner) else len(tasks)
         parallelism = Parallelism.of(runner, min(len(tasks), most), memory)
         reader_context = reader_context_of_plan(txn.snapshot, txn.requested_time, _input_times(tasks))
         merging = _merging(txn, reader_context, options, memory, parallelism)
-        found = [stat for stats in parallelism.runner.map(merging.run, tasks, label="compact") for stat in stats]
-        kinds = {FileGroupId(one.partition_path, one.file_id): one.kind for one in plan.operations}
-        overtaken = _overtaken(txn) if LOG in kinds.values() else frozenset()
         by_partition: dict[str, tuple[WriteStat, ...]] = {}
-        for stat in found:
-            group = FileGroupId(stat.partition_path, stat.file_id)
-            if kinds[group] == FULL or group not in overtaken:
+        for stats in parallelism.runner.map(merging.run, tasks, label="compact"):
+            for stat in stats:
                 by_partition[stat.partition_path] = (*by_partition.get(stat.partition_path, ()), stat)
         extra = {
             **version_report(reader_context),
             SCHEMA_KEY: table_schema_json(reader_context.schema, txn.snapshot.config.name),
         }
-        return txn.commit(CommitMetadata(operation, by_partition, extra, compacted=True))
+        merged = {FileGroupId(one.partition_path, one.file_id) for one in plan.operations if one.kind == LOG}
+        body = CommitMetadata(txn.operation, by_partition, extra, compacted=True)
+        return txn.commit(body, partial(_without_overtaken, merged, txn.requested_time) if merged else None)
 
 
-def _tasks(snapshot: MetaClient, planned: Instant, plan: CompactionPlan) -> list[_Task]:
+def _tasks(txn: Transaction, plan: CompactionPlan) -> list[_Task]:
     """What there is to do of a plan; groups whose files are gone, and which nobody needs, are left out with a word."""
-    files = PlanInputs(snapshot, FileSystemView.of(snapshot))
+    files = PlanInputs(txn.snapshot, txn.view)
     slices = [files.slice_of(operation) for operation in plan.operations]
     both = [(operation, file_slice) for operation, file_slice in zip(plan.operations, slices, strict=True)]
     left = [FileGroupId(one.partition_path, one.file_id) for one, file_slice in both if file_slice is None]
     if left:
-        what = f"the {planned.action} {planned.requested_time} leaves out {len(left)} file groups, such as {left[0]}"
+        what = f"the {txn.instant.action} {txn.requested_time} leaves out {len(left)} file groups, such as {left[0]}"
         warnings.warn(
-            f"{what}: files that it was to merge are gone, and no state needs them", UserWarning, stacklevel=4
+            f"{what}: files that it was to merge are gone, and no state needs them", UserWarning, stacklevel=5
         )
     return [
         _Task(number, one.kind, file_slice, files.logs_of(one) if one.kind == LOG else ())
@@ -109,9 +114,20 @@ def _tasks(snapshot: MetaClient, planned: Instant, plan: CompactionPlan) -> list
     ]
 
 
-def _overtaken(txn: Transaction) -> frozenset[FileGroupId]:
-    """Groups that a full compaction planned after this one takes, be it done or not."""
-    now, requested_time = txn.snapshot.reload(), comparable(txn.requested_time)
+def _without_overtaken(
+    merged: Collection[FileGroupId], begin: str, now: MetaClient, body: CommitMetadata
+) -> CommitMetadata:
+    """Under the lock: the report without groups whose logs were merged and which a full compaction takes over."""
+    left_out = _overtaken(now, comparable(begin)).intersection(merged)
+    kept = {
+        partition: tuple(stat for stat in stats if FileGroupId(partition, stat.file_id) not in left_out)
+        for partition, stats in body.stats.items()
+    }
+    return replace(body, stats={partition: stats for partition, stats in kept.items() if stats})
+
+
+def _overtaken(now: MetaClient, requested_time: str) -> frozenset[FileGroupId]:
+    """Groups that a full compaction planned after this begin takes, be it done or not."""
     found: set[FileGroupId] = set()
     for instant, plan in now.pending_compactions():
         if comparable(instant.requested_time) > requested_time:

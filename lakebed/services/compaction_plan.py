@@ -41,11 +41,14 @@ from lakebed.services.log_compaction import EXECUTION, live_logs, oldest_pending
 from lakebed.services.reserved import CLUSTER, Planned, Reserved
 from lakebed.timeline.clock import Clock, comparable, instant_time_now, ms_of_instant_time
 from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.claims import Plan
 from lakebed.txn.failed_writes import clean_up
-from lakebed.txn.transaction import schedule
+from lakebed.txn.transaction import Transaction, schedule
 from lakebed.txn.txn_context import TxnContext
 from lakebed.view.file_system_view import FileSystemView
 
+OPERATIONS = {Action.COMPACTION: "COMPACT", Action.LOG_COMPACTION: "LOG_COMPACT"}
+"""What the commits of compactions call themselves."""
 _MB = 1024 * 1024
 
 
@@ -67,30 +70,61 @@ class PlannedCompaction:
 def schedule_compaction(
     client: MetaClient, txn_context: TxnContext, strategy: Strategy, options: CompactionOptions, *, force: bool
 ) -> PlannedCompaction:
-    """Plan under the table lock and save the plan, or both of them, as requested."""
+    """Plan under the table lock and save the plan, or both of them, as requested; `client` was just read."""
+    ready = _ready_to_plan(client, txn_context, options, force=force)
+    if ready is None:
+        return PlannedCompaction()
+    decided: list[tuple[Decision, ...]] = []
+    plans = _plans(ready.config, strategy, options, decided)
+    instants = [schedule(ready, action, plan, txn_context) for action, plan in plans]
+    return PlannedCompaction(decided[0], tuple(instant for instant in instants if instant is not None))
+
+
+def begin_compaction(
+    client: MetaClient, txn_context: TxnContext, strategy: Strategy, options: CompactionOptions, *, force: bool
+) -> Iterator[Transaction]:
+    """Plan the same, to be run here and now: what is to be run, one after the other.
+
+    Of two plans the second is begun when the first is done, and stays on the timeline if that fails.
+    """
+    ready = _ready_to_plan(client, txn_context, options, force=force)
+    plans = _plans(ready.config, strategy, options, []) if ready is not None else []
+    if ready is not None and len(plans) == 1:
+        [(action, plan)] = plans
+        txn = Transaction.plan(ready, action, plan, txn_context, operation=OPERATIONS[action])
+        if txn is not None:
+            yield txn
+    elif ready is not None:
+        for planned in [schedule(ready, action, plan, txn_context) for action, plan in plans]:
+            if planned is not None:
+                yield Transaction.resume(ready, planned, txn_context, operation=OPERATIONS[planned.action])
+
+
+def _ready_to_plan(
+    client: MetaClient, txn_context: TxnContext, options: CompactionOptions, *, force: bool
+) -> MetaClient | None:
+    """The table without what dead writers left; None when no compaction is due."""
     refuse_uncompactable(client.config)
     txn_context.require_metadata_writer(client)
     client = clean_up(client, txn_context)
-    if not force and not is_due(since_last(client, txn_context.clock), options):
-        return PlannedCompaction()
-    one_plan = client.config.version.has_native_logs and strategy is Strategy.HYBRID
-    decided: dict[str, tuple[Decision, ...]] = {}
+    return client if force or is_due(since_last(client, txn_context.clock), options) else None
+
+
+def _plans(
+    config: TableConfig, strategy: Strategy, options: CompactionOptions, decided: list[tuple[Decision, ...]]
+) -> list[tuple[Action, Plan]]:
+    """The plans by which a strategy is carried out, as actions; what each of them `decided` is noted."""
 
     def plan(wanted: tuple[str, ...], fresh: MetaClient, requested_time: str) -> CompactionPlan | None:
         proposal = propose(fresh, strategy, options, requested_time)
-        decided.setdefault("first", proposal.decisions)
+        decided.append(proposal.decisions)
         return proposal.plan(wanted)
 
-    kinds = [(FULL, LOG)] if one_plan else [(FULL,), (LOG,)]
+    kinds: list[tuple[str, ...]] = [(FULL, LOG)] if config.version.has_native_logs else [(FULL,), (LOG,)]
     if strategy is not Strategy.HYBRID:
         kinds = [(FULL,) if strategy is Strategy.FULL else (LOG,)]
-    instants: list[Instant] = []
-    for wanted in kinds:
-        action = Action.LOG_COMPACTION if wanted == (LOG,) else Action.COMPACTION
-        found = schedule(client, action, partial(plan, wanted), txn_context)
-        if found is not None:
-            instants.append(found)
-    return PlannedCompaction(decided.get("first", ()), tuple(instants))
+    actions = [Action.LOG_COMPACTION if wanted == (LOG,) else Action.COMPACTION for wanted in kinds]
+    return [(action, partial(plan, wanted)) for action, wanted in zip(actions, kinds, strict=True)]
 
 
 def explain_compaction(

@@ -58,9 +58,11 @@ _SERVICES = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING)
 
 
 def restore(client: MetaClient, txn_context: TxnContext, to: str | None = None) -> Instant:
-    """Set the table back to a savepoint, the newest where none is named; the completed restore."""
+    """Set the table back to a savepoint, the newest where none is named; the completed restore.
+
+    `client` was just read.
+    """
     txn_context.require_metadata_writer(client)
-    client = client.reload()
     for pending in client.timeline.pending.of_actions(Action.RESTORE):
         done = finish_restore(client, pending, txn_context)
         client = client.reload()
@@ -86,7 +88,7 @@ def restore(client: MetaClient, txn_context: TxnContext, to: str | None = None) 
             with suppress(StorageUnavailable):
                 fresh.storage.delete([heartbeat_file(requested_time)])
             raise
-    done = finish_restore(client.reload(), planned, txn_context)
+    done = finish_restore(client, planned, txn_context)
     if done is None:
         raise ConflictError(f"{planned} was finished by another", hint="Open the table again.")
     return done
@@ -116,7 +118,7 @@ def finish_restore(client: MetaClient, restore: Instant, txn_context: TxnContext
             body = _report(fresh, restore, plan, files, commands, txn_context.clock.now_ms() - started)
             completion = choose_completion(fresh.reload(), inflight, body, txn_context)
             lease.confirm()
-            done = publish(fresh, inflight, completion, body, txn_context)
+            done, _ = publish(fresh, inflight, completion, body, txn_context)
     finally:
         heartbeat.stop()
     with suppress(StorageUnavailable):  # the next write sweeps it up
@@ -125,8 +127,10 @@ def finish_restore(client: MetaClient, restore: Instant, txn_context: TxnContext
 
 
 def rollback(client: MetaClient, txn_context: TxnContext, requested_time: str) -> Instant | None:
-    """Undo one write: a pending one, or the newest that is completed; the rollback, if one was needed."""
-    client = client.reload()
+    """Undo one write: a pending one, or the newest that is completed; the rollback, if one was needed.
+
+    `client` was just read.
+    """
     found = client.timeline.find(requested_time)
     if found is None or not found.action.completes_as.adds_files:
         raise InvalidRequest(f"there is no write {requested_time!r} on the active timeline")

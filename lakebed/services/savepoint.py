@@ -62,9 +62,11 @@ def delete_savepoint(client: MetaClient, txn_context: TxnContext, at: str) -> No
         if found is None:
             raise InvalidRequest(f"there is no savepoint {at!r}", hint=_known(client))
         lease.confirm()
-        client.storage.delete([client.active.path(Instant(at, Action.SAVEPOINT, State.INFLIGHT))])
+        inflight = Instant(at, Action.SAVEPOINT, State.INFLIGHT)
+        client.storage.delete([client.active.path(inflight)])
         if found.is_completed:
             client.storage.delete([client.active.path(found)])
+    txn_context.tell(client.changed({}, (inflight, found)))
 
 
 def savepoint_named(client: MetaClient, at: str | None) -> tuple[Instant, SavepointMetadata]:

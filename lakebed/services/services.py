@@ -18,12 +18,13 @@ from lakebed.model.instant import Action, Instant
 from lakebed.runner import Runner
 from lakebed.services.archival import archive
 from lakebed.services.cleaning import clean, plan_clean, run_clean
-from lakebed.services.clustering import run_clustering
-from lakebed.services.clustering_plan import explain_clustering, schedule_clustering
+from lakebed.services.clustering import cluster, run_clustering
+from lakebed.services.clustering_plan import begin_clustering, explain_clustering, schedule_clustering
 from lakebed.services.clustering_strategy import PlannedClustering
-from lakebed.services.compaction import run_compaction
+from lakebed.services.compaction import compact, run_compaction
 from lakebed.services.compaction_plan import (
     PlannedCompaction,
+    begin_compaction,
     explain_compaction,
     refuse_uncompactable,
     schedule_compaction,
@@ -52,7 +53,7 @@ class Services:
     runner: Runner
     memory: int
     done: Callable[[], object]
-    """Called after each change, so that the table object sees it."""
+    """Called after changes that no transaction tells of, so that the table object sees them."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """What the table was opened with; options of a call come on top."""
     drop_metadata: bool = False
@@ -91,8 +92,11 @@ class Services:
         strategy_named(strategy)
         refuse_uncompactable(self.client.config)
         ready = self.settled(options)._ready()
-        finished = ready.run(ready.pending_compactions(), memory=memory)
-        return (*finished, *ready.run(ready.plan_compaction(strategy, force=force), memory=memory))
+        finished = ready._run(ready._pending(Action.COMPACTION, Action.LOG_COMPACTION), memory)
+        ready = ready._after(finished)
+        chosen, files = CompactionOptions.from_properties(ready._chosen), WriteOptions.from_properties(ready._chosen)
+        begun = begin_compaction(ready.client, ready.txn_context, strategy_named(strategy), chosen, force=force)
+        return (*finished, *(compact(txn, self.runner, options=files, memory=self._most(memory)) for txn in begun))
 
     def plan_compaction(self, strategy: str = "full", options: Options = None, force: bool = True) -> PlannedCompaction:
         """Plan a compaction and save it on the timeline, for `run` here or in another process.
@@ -103,9 +107,7 @@ class Services:
         """
         here = self.settled(options)
         chosen, ready = CompactionOptions.from_properties(here._chosen), here._ready()
-        found = schedule_compaction(ready.client, ready.txn_context, strategy_named(strategy), chosen, force=force)
-        self.done()
-        return found
+        return schedule_compaction(ready.client, ready.txn_context, strategy_named(strategy), chosen, force=force)
 
     def explain_compaction(
         self, strategy: str = "full", options: Options = None, force: bool = True
@@ -117,7 +119,7 @@ class Services:
 
     def pending_compactions(self) -> tuple[Instant, ...]:
         """Compactions and log compactions on the timeline that are not done, oldest first."""
-        return self.client.reload().timeline.pending.of_actions(Action.COMPACTION, Action.LOG_COMPACTION).instants
+        return self._now()._pending(Action.COMPACTION, Action.LOG_COMPACTION)
 
     def run(
         self,
@@ -127,11 +129,14 @@ class Services:
     ) -> tuple[Instant, ...]:
         """Carry out what was planned, given as the plan, its instants or their begin times; the completed instants."""
         here = self.settled(options)
-        chosen = here._chosen
+        instants = here._instants(planned)
+        return here._ready()._run(instants, memory)
+
+    def _run(self, instants: Iterable[Instant], memory: int | str | None) -> tuple[Instant, ...]:
+        """Carry out plans of the timeline, in this order."""
+        chosen, most = self._chosen, self._most(memory)
         files = WriteOptions.from_properties(chosen)
-        most = bytes_of(memory) if memory is not None else self.memory
-        instants, ready = here._instants(planned), here._ready()
-        client, txn_context, runner = ready.client, ready.txn_context, self.runner
+        client, txn_context, runner = self.client, self.txn_context, self.runner
         completed = []
         for instant in instants:
             if instant.action is Action.CLUSTERING:
@@ -141,8 +146,14 @@ class Services:
             else:
                 found = run_compaction(client, instant, txn_context, runner, options=files, memory=most)
             completed.append(found)
-            self.done()
         return tuple(completed)
+
+    def _most(self, memory: int | str | None) -> int:
+        return bytes_of(memory) if memory is not None else self.memory
+
+    def _pending(self, *actions: Action) -> tuple[Instant, ...]:
+        """What is planned or begun and not done in the table as it was read, oldest first."""
+        return self.client.timeline.pending.of_actions(*actions).instants
 
     def _instants(self, planned: Planned) -> list[Instant]:
         if isinstance(planned, PlannedCompaction | PlannedClustering):
@@ -172,16 +183,19 @@ class Services:
         With `force=False` nothing happens before `hoodie.clustering.inline.max.commits` writes.
         """
         ready = self.settled(options)._ready()
-        finished = ready.run(ready.pending_clusterings(), memory=memory)
-        return (*finished, *ready.run(ready.plan_clustering(force=force), memory=memory))
+        finished = ready._run(ready._pending(Action.CLUSTERING), memory)
+        ready = ready._after(finished)
+        chosen, clustering = ready._chosen, ClusteringOptions.from_properties(ready._chosen)
+        txn = begin_clustering(ready.client, ready.txn_context, clustering, chosen, force=force)
+        if txn is None:
+            return finished
+        return (*finished, cluster(txn, self.runner, properties=chosen, memory=self._most(memory)))
 
     def plan_clustering(self, options: Options = None, force: bool = True) -> PlannedClustering:
         """Plan a clustering and save it on the timeline, for `run` here or in another process."""
         here = self.settled(options)
         clustering, ready = ClusteringOptions.from_properties(here._chosen), here._ready()
-        found = schedule_clustering(ready.client, ready.txn_context, clustering, ready._chosen, force=force)
-        self.done()
-        return found
+        return schedule_clustering(ready.client, ready.txn_context, clustering, ready._chosen, force=force)
 
     def explain_clustering(self, options: Options = None, force: bool = True) -> PlannedClustering:
         """What `plan_clustering` would decide and why; nothing is saved."""
@@ -191,7 +205,7 @@ class Services:
 
     def pending_clusterings(self) -> tuple[Instant, ...]:
         """Clusterings on the timeline that are not done, oldest first."""
-        return self.client.reload().timeline.pending.of_actions(Action.CLUSTERING).instants
+        return self._now()._pending(Action.CLUSTERING)
 
     # ------------------------------------------------------------------ options and the table of now
     def settled(self, options: Options = None) -> Services:
@@ -202,13 +216,19 @@ class Services:
         """
         given = option_texts(options)
         warn_unknown(given, known_keys(), stacklevel=3)
-        client, properties = self.client.reload(), {**self.properties, **given}
-        return replace(
-            self,
-            client=client,
-            properties=properties,
-            txn_context=txn_context_for(client, properties, self.txn_context),
-        )
+        now, properties = self._now(), {**self.properties, **given}
+        txn_context = txn_context_for(now.client, properties, self.txn_context)
+        return replace(now, properties=properties, txn_context=txn_context)
+
+    def _now(self) -> Services:
+        """The same services on the table as it is now, which the table object sees from here on, too."""
+        client = self.client.reload()
+        self.txn_context.tell(client)
+        return replace(self, client=client)
+
+    def _after(self, done: tuple[Instant, ...]) -> Services:
+        """The same services on the table as actions left it: where there were any, it is read once more to plan."""
+        return self.settled() if done else self
 
     def _entered(self) -> Services:
         """Settled services that are about to change the table: what they ask of its mode is kept in it first."""
@@ -234,49 +254,38 @@ class Services:
         """
         here = self.settled(options)
         chosen, ready = CleanOptions.from_properties(here._chosen), here._ready()
-        done = clean(ready.client, ready.txn_context, chosen)
-        self.done()
-        return done
+        return clean(ready.client, ready.txn_context, chosen)
 
     def plan_clean(self, options: Options = None) -> Instant | None:
         """Plan a clean and save it on the timeline, for `run` here or in another process; None if nothing can go."""
         here = self.settled(options)
         chosen, ready = CleanOptions.from_properties(here._chosen), here._ready()
         ready.txn_context.require_metadata_writer(ready.client)
-        planned = plan_clean(ready.client, ready.txn_context, chosen)
-        self.done()
-        return planned
+        return plan_clean(ready.client, ready.txn_context, chosen)
 
     def archive(self, options: Options = None) -> tuple[Instant, ...]:
         """Move old actions from the active timeline into the history; the actions that were moved."""
         here = self.settled(options)
         chosen = ArchiveOptions.from_properties(here._chosen)
-        done = archive(here._entered().client, here.txn_context, chosen)
-        self.done()
-        return done
+        return archive(here._entered().client, here.txn_context, chosen)
 
     def drop_expired_partitions(self, days: int | None = None, options: Options = None) -> CommitResult | None:
         """Let partitions vanish that nobody wrote to for so many days; None when there is none."""
         given = {} if days is None else {"hoodie.partition.ttl.strategy.days.retain": str(days)}
         here = self.settled({**option_texts(options), **given})
         chosen, more, ready = TtlOptions.from_properties(here._chosen), here.properties, here._ready()
-        done = drop_expired(ready.client, ready.txn_context, chosen, self.runner, properties=more, memory=self.memory)
-        self.done()
-        return done
+        return drop_expired(ready.client, ready.txn_context, chosen, self.runner, properties=more, memory=self.memory)
 
     # ------------------------------------------------------------------ going back
     def savepoint(self, comment: str = "", instant: str | None = None) -> Instant:
         """Protect the table as it is, or as it was at a write that is still retained, from cleaning and archiving."""
         here = self.settled()._entered()
-        done = create_savepoint(here.client, here.txn_context, comment, instant)
-        self.done()
-        return done
+        return create_savepoint(here.client, here.txn_context, comment, instant)
 
     def delete_savepoint(self, savepoint: Instant | str) -> None:
         """Give up a savepoint."""
         here = self.settled()._entered()
         delete_savepoint(here.client, here.txn_context, _time(savepoint))
-        self.done()
 
     def restore(self, savepoint: Instant | str | None = None) -> Instant:
         """Set the table back to a savepoint, the newest where none is given. Later writes are gone for good.

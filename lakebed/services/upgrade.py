@@ -153,7 +153,7 @@ def _from_nine_to_eight(client: MetaClient, txn_context: TxnContext, seen: MetaC
 def _from_ten_to_nine(
     client: MetaClient, txn_context: TxnContext, runner: Runner, options: WriteOptions | None, memory: int
 ) -> MetaClient:
-    client = clean_up(client, txn_context)
+    client = clean_up(client.reload(), txn_context)
     _refuse_what_cannot_go(client)
     for instant in client.timeline.pending.of_actions(Action.COMPACTION, Action.LOG_COMPACTION):
         run_compaction(client, instant, txn_context, runner, options=options, memory=memory)

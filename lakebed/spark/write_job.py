@@ -37,7 +37,6 @@ from lakebed.spark.runner import captured, outcome
 from lakebed.spark.task_expression import MisplacedRows
 from lakebed.spark.types import arrow_schema, by_name, by_number
 from lakebed.timeline.meta_client import MetaClient
-from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import (
     CommitResult,
     WriteRequest,
@@ -82,7 +81,7 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
     )  # a task of Spark has one core
     with begin(writer.client, writer.context.txn_context, request) as txn:
         files = known_files(txn.snapshot)
-        partitions = (files or FileSystemView.of(txn.snapshot)).partitions()
+        partitions = (files or txn.view).partitions()
         looks = duplicate_policy(operation, request.options, plan.generator) is not Duplicates.NONE
         by_files = not looks and can_shuffle_by_files(txn.snapshot, request.index_options, expected_bytes(costs))
 
@@ -101,7 +100,7 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
             except MisplacedRows:  # what its tasks wrote is nobody's, and goes before the commit
                 written = run(natively=False)
         touched = {file.stat.partition_path for file in written}
-        return commit(txn, request, written, replaced_groups(txn.snapshot, request, touched))
+        return commit(txn, request, written, replaced_groups(txn.view, request, touched))
 
 
 def merge_frame(writer: TableWriter, merge: MergeBuilder) -> CommitResult:

@@ -9,7 +9,7 @@ sizes are kept because an empty file means "no body" and needs no request.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from lakebed.errors import ConflictError, InvalidRequest
@@ -33,6 +33,17 @@ class ActiveTimeline:
     files: Mapping[str, int] = field(default_factory=dict)
     folder: str = TIMELINE_DIR
 
+    @classmethod
+    def of(cls, files: Mapping[str, int], folder: str = TIMELINE_DIR) -> ActiveTimeline:
+        """What a listing means: its instants, by the names of files; what is no instant is left out."""
+        found = {name: instant for name in files if (instant := parse_instant_file(name)) is not None}
+        return cls(Timeline.of(found.values()), {name: files[name] for name in found}, folder)
+
+    def changed(self, made: Mapping[str, int], gone: Collection[str] = ()) -> ActiveTimeline:
+        """The listing with files, by name, that were made and removed since."""
+        kept = {name: size for name, size in self.files.items() if name not in gone}
+        return ActiveTimeline.of({**kept, **made}, self.folder)
+
     def path(self, instant: Instant) -> str:
         """The file of exactly this state."""
         return f"{self.folder}/{instant_file_name(instant)}"
@@ -54,14 +65,7 @@ class ActiveTimeline:
 
 def load_active(storage: Storage, folder: str = TIMELINE_DIR) -> ActiveTimeline:
     """The active timeline by one listing; files that are no instants are left alone."""
-    files: dict[str, int] = {}
-    instants: list[Instant] = []
-    for info in storage.list(folder):
-        instant = parse_instant_file(info.name)
-        if instant is not None:
-            files[info.name] = info.size
-            instants.append(instant)
-    return ActiveTimeline(Timeline.of(instants), files, folder)
+    return ActiveTimeline.of({info.name: info.size for info in storage.list(folder)}, folder)
 
 
 def create_requested(

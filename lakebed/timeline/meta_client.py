@@ -2,6 +2,7 @@
 
 Everything above asks here: is this instant committed, when did it complete, what did it write, what is planned. A
 client is one moment of a table: `reload()` gives a new one, so that a plan made from a client never sees half a change.
+Who changes the timeline itself need not list it again to see that: `changed()` gives the table as the change left it.
 It can be pickled; what was read along the way (bodies, history) is left behind and read again where it is needed.
 
     committed(begin) = a completed write of the active timeline, or of the history, or older than the first write that
@@ -12,7 +13,7 @@ It can be pickled; what was read along the way (bodies, history) is left behind 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -85,6 +86,15 @@ class MetaClient:
         fresh = MetaClient.open(self.storage)
         fresh._bodies.update((i, body) for i, body in self._bodies.items() if i.is_completed)
         return fresh
+
+    def changed(self, made: Mapping[Instant, int], gone: Iterable[Instant] = ()) -> MetaClient:
+        """The table as a change of the caller's own left it: states with the sizes of their files, and states removed.
+
+        The change must be on storage. What others did since this client was read is not in it, as in any older client.
+        """
+        names = {instant_file_name(instant): size for instant, size in made.items()}
+        active = self.active.changed(names, frozenset(map(instant_file_name, gone)))
+        return MetaClient(self.storage, self.config, active, {**self._bodies})
 
     def __getstate__(self) -> dict[str, Any]:
         return {"storage": self.storage, "config": self.config, "active": self.active, "_bodies": {}}

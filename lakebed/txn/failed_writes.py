@@ -36,9 +36,12 @@ _FORGOTTEN_MS = 24 * 60 * 60 * 1000
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 
-def clean_up(client: MetaClient, txn_context: TxnContext) -> MetaClient:
-    """Leave nothing behind that a dead writer began, as far as the policy allows; the table as it is afterwards."""
-    client = client.reload()
+def clean_up(client: MetaClient, txn_context: TxnContext, own: str | None = None) -> MetaClient:
+    """Leave nothing behind that a dead writer began, as far as the policy allows; the table as it is afterwards.
+
+    `client` is the table as it was just read, and is given back where nothing had to be undone. `own` is a begin that
+    the caller has claimed.
+    """
     if policy(client.config, txn_context) is FailedWrites.NEVER:
         return client
     for rollback in client.timeline.pending.of_actions(Action.ROLLBACK):
@@ -54,7 +57,7 @@ def clean_up(client: MetaClient, txn_context: TxnContext) -> MetaClient:
             partial(_is_dead, requested_time=instant.requested_time, txn_context=txn_context),
         )
     client = client.reload() if failed else client
-    sweep(client, txn_context)
+    sweep(client, txn_context, own)
     return client
 
 
@@ -64,9 +67,9 @@ def failed_writes(client: MetaClient) -> tuple[Instant, ...]:
     return tuple(instant for instant in pending if not _is_clustering(client, instant))
 
 
-def sweep(client: MetaClient, txn_context: TxnContext) -> None:
+def sweep(client: MetaClient, txn_context: TxnContext, own: str | None = None) -> None:
     """Remove markers and heartbeats that belong to nothing pending, and unnamed files that the markers tell of."""
-    begins, temporaries = _leftovers(client)
+    begins, temporaries = _leftovers(client, own)
     _remove_temporaries(client, temporaries, txn_context)
     done = [
         requested_time
@@ -116,12 +119,12 @@ def _remove(client: MetaClient, requested_time: str) -> None:
     client.storage.delete([heartbeat_file(requested_time)])
 
 
-def _leftovers(client: MetaClient) -> tuple[list[str], list[FileInfo]]:
-    """The begins that have a heartbeat or markers, and the temporaries."""
+def _leftovers(client: MetaClient, own: str | None) -> tuple[list[str], list[FileInfo]]:
+    """The begins of others that have a heartbeat or markers, and the temporaries."""
     names = {info.name for info in client.storage.list(HEARTBEAT_DIR)}
     names.update(folder.rpartition("/")[2] for folder in client.storage.list_folders(TEMP_DIR))
     temporaries = [info for info in client.storage.list(TEMP_DIR) if info.name.startswith(TEMP_PREFIX)]
-    return sorted(filter(is_instant_time, names)), temporaries
+    return sorted(name for name in names if is_instant_time(name) and name != own), temporaries
 
 
 def _remove_temporaries(client: MetaClient, found: list[FileInfo], txn_context: TxnContext) -> None:

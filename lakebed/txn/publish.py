@@ -33,21 +33,25 @@ def choose_completion(client: MetaClient, instant: Instant, body: ActionBody, tx
 
 def publish(
     client: MetaClient, inflight: Instant, completion: str, body: ActionBody, txn_context: TxnContext
-) -> Instant:
-    """Create the completed file, last thing under the lock. `StorageUnavailable` means that the outcome is unknown."""
+) -> tuple[Instant, MetaClient]:
+    """Create the completed file, last thing under the lock; the completed instant, and the table with it.
+
+    `StorageUnavailable` means that the outcome is unknown.
+    """
     done = Instant(inflight.requested_time, inflight.action.completes_as, State.COMPLETED, completion)
     path = f"{client.active.folder}/{instant_file_name(done)}"
     data = encode_body(body, done.action, State.COMPLETED)
+    after = client.changed({done: len(data)})
     for pause in (*_PAUSES_S, None):
         try:
-            return complete(client.storage, inflight, completion, data, client.active.folder)
+            return complete(client.storage, inflight, completion, data, client.active.folder), after
         except ConflictError:
             if _holds(client.storage, path, data):
-                return done
+                return done, after
             raise
         except StorageUnavailable as error:
             if _holds(client.storage, path, data):
-                return done
+                return done, after
             if pause is None:
                 raise StorageUnavailable(
                     "the store did not say whether the action was published",

@@ -101,7 +101,7 @@ def finish_rollback(client: MetaClient, rollback: Instant, txn_context: TxnConte
             completion = choose_completion(fresh, _inflight(rollback), body, txn_context)
             lease.confirm()
             forget_instant(fresh, plan)
-            done = publish(fresh, _inflight(rollback), completion, body, txn_context)
+            done, _ = publish(fresh, _inflight(rollback), completion, body, txn_context)
     finally:
         heartbeat.stop()
     with suppress(StorageUnavailable):  # the next write sweeps it up

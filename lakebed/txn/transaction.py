@@ -1,7 +1,7 @@
 """A transaction: the way of an action from its claim to its publication, or back.
 
-    begin   mode agreed with the table (lock, if news) -> clean up after others           (no lock)
-            claim a begin time -> requested -> inflight
+    begin   mode agreed with the table (lock, if news)                                     (no lock)
+            claim a begin time, read the table -> clean up after others -> requested -> inflight
     ...     markers and data files, written by tasks anywhere
     commit  our files are all there, lost attempts are deleted
             lock -> still ours? conflicts? -> metadata table -> completion time -> publish -> unlock
@@ -13,8 +13,11 @@
         txn.commit(metadata)      # leaving the block without it, or by an exception, undoes the write
 
 Readers see all or nothing, for only the completed file counts. Table services plan first (`schedule`, under the lock)
-and run later, perhaps elsewhere (`Transaction.resume`). When the store does not say whether the publish went through,
-nothing is undone: the next writer reads the timeline and knows.
+and run later, perhaps elsewhere (`Transaction.resume`), or plan and begin at once (`Transaction.plan`). When the store
+does not say whether the publish went through, nothing is undone: the next writer reads the timeline and knows.
+
+The table is read once after the claim and once under the lock of the commit; all work in between is done on the first
+of these snapshots, by one view of its files.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
+from functools import cached_property
 from types import TracebackType
 
 from lakebed.errors import ConflictError, InvalidRequest, StorageUnavailable
@@ -32,6 +36,7 @@ from lakebed.model.actions import ActionBody, CommitMetadata, RequestedReplace, 
 from lakebed.model.instant import Action, Instant, State
 from lakebed.timeline.active import create_requested, to_inflight
 from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.claims import Plan, claim, claim_plan, may_take_over
 from lakebed.txn.conflicts import (
     Touched,
     completed_since,
@@ -47,17 +52,17 @@ from lakebed.txn.conflicts import (
     schema_still_the_same,
     version_still_the_same,
 )
-from lakebed.txn.failed_writes import clean_up, delete_unnamed, named_by
-from lakebed.txn.heartbeat import Heartbeat, is_expired
-from lakebed.txn.instants import claim_begin
+from lakebed.txn.failed_writes import delete_unnamed, named_by
+from lakebed.txn.heartbeat import Heartbeat
 from lakebed.txn.locks import Lease
 from lakebed.txn.markers import create_marker, delete_markers
-from lakebed.txn.mode import policy, record_mode, table_mode
-from lakebed.txn.options import Concurrency, FailedWrites
+from lakebed.txn.mode import record_mode, table_mode
+from lakebed.txn.options import Concurrency
 from lakebed.txn.publish import choose_completion, publish
 from lakebed.txn.rollback import roll_back
 from lakebed.txn.txn_context import TxnContext
 from lakebed.view.committed import NamedFiles
+from lakebed.view.file_system_view import FileSystemView
 
 _SERVICES = frozenset({Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING})
 
@@ -69,41 +74,17 @@ class _Phase(Enum):
     ABORTED = "undone"
 
 
-def schedule(
-    client: MetaClient, action: Action, plan: Callable[[MetaClient, str], ActionBody | None], txn_context: TxnContext
-) -> Instant | None:
+def schedule(client: MetaClient, action: Action, plan: Plan, txn_context: TxnContext) -> Instant | None:
     """Plan a table service under the lock and save the plan as requested; None when there is nothing to do.
 
     `plan` gets the table as it is now and the begin time: whatever completes later completes after that time.
     """
-    storage = client.storage
-    record_mode(storage, txn_context)
-    with txn_context.lock.hold() as lease:
-        requested_time, fresh = claim_begin(client, txn_context.clock)
-        try:
-            body = plan(fresh, requested_time)
-            if body is None:
-                return None
-            lease.confirm()
-            data = encode_body(body, action, State.REQUESTED)
-            return create_requested(storage, requested_time, action, data, fresh.active.folder)
-        finally:
-            storage.delete([heartbeat_file(requested_time)])
-
-
-def _may_take_over(client: MetaClient, requested_time: str, txn_context: TxnContext) -> bool:
-    """A single writer knows that nobody else runs anything; others wait until the heartbeat stops.
-
-    The table must have been read after the heartbeat was seen: whoever made that had the mode kept before.
-    """
-    alone = policy(client.config, txn_context) is FailedWrites.EAGER
-    return alone or is_expired(
-        client.storage, requested_time, txn_context.store_clock(client.storage), txn_context.options
-    )
+    found = claim_plan(client, action, plan, txn_context, begins=False)
+    return found.instant if found is not None else None
 
 
 class Transaction:
-    """One action under way. Made by `begin` or `resume`, ended by `commit` or `abort`."""
+    """One action under way. Made by `begin`, `plan` or `resume`, ended by `commit` or `abort`."""
 
     def __init__(
         self,
@@ -120,6 +101,11 @@ class Transaction:
         self._txn_context = txn_context
         self._heartbeat = heartbeat
         self._phase = _Phase.OPEN
+
+    @cached_property
+    def view(self) -> FileSystemView:
+        """The files of the snapshot: one view for all that the action asks, which lists each partition once."""
+        return FileSystemView.of(self.snapshot)
 
     # Beginning
 
@@ -149,9 +135,8 @@ class Transaction:
         if requested_time is not None:
             snapshot = client.reload()
         else:
-            ready = clean_up(client, txn_context) if action.completes_as.adds_files else client
-            requested_time, snapshot = claim_begin(ready, txn_context.clock)
-            heartbeat = Heartbeat(client.storage, requested_time, txn_context.options).start()
+            cleans = action.completes_as.adds_files
+            requested_time, snapshot, heartbeat = claim(client, txn_context, cleans=cleans)
         txn = cls(snapshot, Instant(requested_time, action, State.INFLIGHT), txn_context, heartbeat, operation)
         try:
             txn._announce(plan, profile)
@@ -159,6 +144,22 @@ class Transaction:
             txn._withdraw(error)
             raise
         return txn
+
+    @classmethod
+    def plan(
+        cls, client: MetaClient, action: Action, plan: Plan, txn_context: TxnContext, *, operation: str | None = None
+    ) -> Transaction | None:
+        """Plan a table service as `schedule` does, and begin to run it; None when there is nothing to do.
+
+        The claim on the begin is never given up in between, so nobody else can run the plan, and the table that it was
+        made of is the snapshot of the run.
+        """
+        if action.completes_as.adds_files:
+            txn_context.require_metadata_writer(client)
+        found = claim_plan(client, action, plan, txn_context, begins=True)
+        if found is None:
+            return None
+        return cls._running(found.client, found.instant, txn_context, found.heartbeat, operation)
 
     @classmethod
     def resume(
@@ -171,7 +172,7 @@ class Transaction:
             txn_context.require_metadata_writer(client)
         taken_over = not storage.put_if_absent(heartbeat_file(requested_time), b"")
         fresh = client.reload()
-        if taken_over and not _may_take_over(fresh, requested_time, txn_context):
+        if taken_over and not may_take_over(fresh, requested_time, txn_context):
             raise ConflictError(f"{planned} is being run by another writer", hint="Try again when it is done.")
         heartbeat = Heartbeat(storage, requested_time, txn_context.options)
         current = fresh.timeline.find(requested_time, action)
@@ -183,11 +184,23 @@ class Transaction:
             if not storage.put_if_absent(heartbeat_file(requested_time), b""):
                 raise ConflictError(f"{planned} is being run by another writer", hint="Try again when it is done.")
             fresh = fresh.reload()
-        inflight = Instant(requested_time, action, State.INFLIGHT)
-        txn = cls(fresh, inflight, txn_context, heartbeat.start(), operation)
+        return cls._running(fresh, planned, txn_context, heartbeat.start(), operation)
+
+    @classmethod
+    def _running(
+        cls,
+        snapshot: MetaClient,
+        planned: Instant,
+        txn_context: TxnContext,
+        heartbeat: Heartbeat,
+        operation: str | None,
+    ) -> Transaction:
+        """The run of a plan whose begin is claimed."""
+        inflight = Instant(planned.requested_time, planned.action, State.INFLIGHT)
+        txn = cls(snapshot, inflight, txn_context, heartbeat, operation)
         try:
-            if fresh.active.size(inflight) is None:
-                to_inflight(storage, replace(inflight, state=State.REQUESTED), b"", fresh.active.folder)
+            if snapshot.active.size(inflight) is None:
+                to_inflight(snapshot.storage, replace(inflight, state=State.REQUESTED), b"", snapshot.active.folder)
         except BaseException:
             heartbeat.stop()
             raise
@@ -225,8 +238,13 @@ class Transaction:
 
     # Ending
 
-    def commit(self, body: ActionBody) -> Instant:
-        """Publish the action; the completed instant. On any error but an unknown outcome the write is not visible."""
+    def commit(
+        self, body: ActionBody, settle: Callable[[MetaClient, CommitMetadata], CommitMetadata] | None = None
+    ) -> Instant:
+        """Publish the action; the completed instant. On any error but an unknown outcome the write is not visible.
+
+        `settle` says what of a report counts in the table as it is under the lock; files that it leaves out go.
+        """
         if self._phase is not _Phase.OPEN:
             raise InvalidRequest(f"the transaction {self.requested_time} is over: {self._phase.value}")
         if isinstance(body, CommitMetadata):
@@ -243,6 +261,7 @@ class Transaction:
                 saved_write_is_there(now, self.requested_time)
             if isinstance(body, CommitMetadata):
                 nothing_was_undone(self.snapshot, now)
+                body = self._settled(now, body, settle)
                 self._check_conflicts(now, body)
                 if self.instant.action not in _SERVICES:
                     schema_still_the_same(self.snapshot, now)
@@ -250,10 +269,11 @@ class Transaction:
             completion_time_moves_forward(now.timeline, self.requested_time, completion)
             lease.confirm()
             self._phase = _Phase.PUBLISHING
-            done = publish(now, self.instant, completion, body, self._txn_context)
+            done, after = publish(now, self.instant, completion, body, self._txn_context)
             self._check_not_undone(lease, done)
             self._phase = _Phase.COMMITTED
         self._tidy()
+        self._txn_context.tell(after)
         return done
 
     def abort(self) -> None:
@@ -293,6 +313,18 @@ class Transaction:
         no_file_group_written_twice(body)
         every_file_exists(self.snapshot.storage, body)
         delete_unnamed(self.snapshot, self.requested_time, NamedFiles.of(body, self.snapshot.active.path(self.instant)))
+
+    def _settled(
+        self,
+        now: MetaClient,
+        body: CommitMetadata,
+        settle: Callable[[MetaClient, CommitMetadata], CommitMetadata] | None,
+    ) -> CommitMetadata:
+        settled = settle(now, body) if settle is not None else body
+        if settled != body:
+            named = NamedFiles.of(settled, self.snapshot.active.path(self.instant))
+            delete_unnamed(now, self.requested_time, named)
+        return settled
 
     def _check_conflicts(self, now: MetaClient, body: CommitMetadata) -> None:
         ours = Touched.by(self.requested_time, body)

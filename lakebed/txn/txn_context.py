@@ -42,6 +42,8 @@ class TxnContext:
     sleep: Callable[[float], None] = time.sleep
     among_others: bool = False
     """Whether this is one of several at work by its nature: a single writer's table then becomes an optimistic one."""
+    on_change: Callable[[MetaClient], object] | None = None
+    """Told the table as each plan and commit of this writer left it, so that nobody lists it again to see that."""
 
     @classmethod
     def of(
@@ -54,6 +56,11 @@ class TxnContext:
         """The control that the options ask for."""
         chosen, ticking = options or TxnOptions(), clock or SystemClock()
         return cls(lock_for(storage, chosen, ticking), chosen, ticking, before_publish)
+
+    def tell(self, client: MetaClient) -> None:
+        """Pass on a newer state of the table to whoever wants to see it."""
+        if self.on_change is not None:
+            self.on_change(client)
 
     def store_clock(self, storage: Storage) -> Clock:
         """The clock by which the ages of files are told."""

@@ -110,7 +110,7 @@ def run_write(
         tagging = tagging_of(client, request, runner)
         tagging.buffer_rows(group_buffers, rows, deletes, in_hand=in_hand)
         with begin(client, txn_context, request) as txn:
-            tagged = tagging.finish(group_buffers, txn.snapshot)
+            tagged = tagging.finish(group_buffers, txn.snapshot, txn.view)
             if request.reads or request.partial:
                 refuse_changed(client, txn, request, tagged)
             refuse_pending_clustering(txn.snapshot, (tagged_group.target.file_group for tagged_group in tagged))
@@ -119,7 +119,7 @@ def run_write(
             tasks = [_Task(context, number, tagged_group) for number, tagged_group in enumerate(tagged)]
             written = [file for files in parallelism.runner.map(_Task.run, tasks, label="write") for file in files]
             touched = {tagged_group.target.file_group.partition_path for tagged_group in tagged}
-            return commit(txn, request, written, replaced_groups(txn.snapshot, request, touched))
+            return commit(txn, request, written, replaced_groups(txn.view, request, touched))
 
 
 def tagging_of(client: MetaClient, request: WriteRequest, runner: Runner, lister: FileLister | None = None) -> Tagging:
@@ -206,7 +206,7 @@ def _renew_rings(txn: Transaction, request: WriteRequest, replaced: Iterable[str
     """New rings for partitions whose file groups vanish, under consistent hashing: retired ids are not used again."""
     if not request.index_options.is_consistent_bucket:
         return []
-    context = index_context(txn.snapshot, FileSystemView.of(txn.snapshot), request.reader_context, SerialRunner())
+    context = index_context(txn.snapshot, txn.view, request.reader_context, SerialRunner())
     index = open_index(context, request.index_options, request.properties)
     assert isinstance(index, ConsistentBucketIndex)
     partitions = sorted(replaced)
@@ -215,11 +215,11 @@ def _renew_rings(txn: Transaction, request: WriteRequest, replaced: Iterable[str
     return partitions
 
 
-def replaced_groups(snapshot: MetaClient, request: WriteRequest, touched: set[str]) -> dict[str, tuple[str, ...]]:
+def replaced_groups(view: FileSystemView, request: WriteRequest, touched: set[str]) -> dict[str, tuple[str, ...]]:
     """The groups that vanish with the commit of a replacing operation."""
     if not request.operation.replaces:
         return {}
-    return groups_of_partitions(FileSystemView.of(snapshot), request.partitions, touched)
+    return groups_of_partitions(view, request.partitions, touched)
 
 
 def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId]) -> None:

@@ -6,7 +6,7 @@ that other writers' features do not know of would be wrong answers later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -75,7 +75,7 @@ def refuse_unnamed_buckets(client: MetaClient, properties: Mapping[str, str]) ->
     if INDEX_TYPE in client.config.properties or INDEX_TYPE in properties:
         return
     view = FileSystemView.of(client)
-    for path in view.partitions():
+    for path in _partitions(view):
         ids = [file_slice.file_group.file_id for file_slice in view.slices(path)]
         if ids and all(file_id.startswith("0000") and bucket_of_file_id(file_id) is not None for file_id in ids):
             raise InvalidRequest(
@@ -84,6 +84,13 @@ def refuse_unnamed_buckets(client: MetaClient, properties: Mapping[str, str]) ->
             )
         if ids:
             return
+
+
+def _partitions(view: FileSystemView) -> Iterator[str]:
+    """The partitions of a table, those first that commits tell of: where one is enough, the folders are not listed."""
+    told = sorted(view.commits.written())
+    yield from told
+    yield from (path for path in view.partitions() if path not in told)
 
 
 def declared_schema(client: MetaClient, reader_context: ReaderContext) -> pa.Schema:

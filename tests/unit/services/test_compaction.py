@@ -20,7 +20,7 @@ from lakebed.model.actions import ClusteringGroup, ClusteringPlan, ClusteringSli
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Action
 from lakebed.runner import LocalRunner
-from lakebed.services import services
+from lakebed.services import compaction
 from lakebed.services.compaction_plan import PlannedCompaction, since_last
 from lakebed.services.drop_metadata import remove_metadata
 from lakebed.timeline.clock import SystemClock
@@ -163,7 +163,7 @@ def test_a_service_that_fails_after_a_write_is_a_warning(monkeypatch: pytest.Mon
     target = filled("v10-lsm", deltas=1)
     options = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "1"}
     with monkeypatch.context() as patched:
-        patched.setattr(services, "run_compaction", fails)
+        patched.setattr(compaction, "reader_context_of_plan", fails)
         with pytest.warns(UserWarning, match="the write is done"):
             put(target, row("z", 1), options=options)
     assert row("z", 1)["id"] in {one["id"] for one in held(target, "id")}

@@ -19,8 +19,10 @@ from lakebed.format.names import heartbeat_file
 from lakebed.merge.hash_merge import hash_merge
 from lakebed.merge.sorted_merge import sorted_merge
 from lakebed.model.files import LogFile
-from lakebed.model.instant import Action
+from lakebed.model.instant import Action, Instant
+from lakebed.runner import SerialRunner
 from lakebed.services import log_compaction
+from lakebed.services.compaction import run_compaction
 from lakebed.services.log_compaction import oldest_pending
 from lakebed.table import Table
 from lakebed.txn.options import Concurrency, TxnOptions
@@ -39,7 +41,8 @@ from tests.unit.services.compaction_cases import (
     slices,
     sound,
 )
-from tests.unit.write.tables import Row, held, make, row, table
+from tests.unit.txn.tables import meanwhile
+from tests.unit.write.tables import Row, files, held, make, row, table
 
 BOTH = pytest.mark.parametrize("kind", ["v10-lsm", "v9-lsm"])
 
@@ -182,6 +185,30 @@ def test_scenario_4_a_full_compaction_overtakes(kind: str, full_first: bool) -> 
 
 
 @BOTH
+def test_a_full_compaction_that_is_planned_just_before_the_commit(kind: str) -> None:
+    """What is left out is decided under the lock, where plans are made as well."""
+    target = one_group(kind)
+    [logs] = target.services.plan_compaction("log", options=EASY).instants
+    put(target, row("k0", 9, v=900))
+    now, other = rows_of(target.scan()), lakebed.open(target.url)
+    client, full = client_of(target), list[Instant]()
+    overtaken = meanwhile(
+        TxnContext.of(client.storage), lambda: full.extend(other.services.plan_compaction("full").instants)
+    )
+    run_compaction(client, logs, overtaken, SerialRunner())
+    assert full
+    assert blocks(target, logs.requested_time) == []
+    begins = {log.requested_time for log in slices(target)[0].log_files}
+    assert logs.requested_time not in begins
+    assert not [p for p in files(target) if logs.requested_time in p and not p.startswith(".hoodie/")], (
+        "its log is gone"
+    )
+    target.services.run(full)
+    assert rows_of(target.refresh().scan()) == now
+    sound(target)
+
+
+@BOTH
 def test_scenario_4_published_all_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log compaction by a writer that does not look: it lies in the new slice and says nothing there."""
     target = one_group(kind.replace("lsm", "by-commit-time"))
@@ -189,7 +216,7 @@ def test_scenario_4_published_all_the_same(kind: str, monkeypatch: pytest.Monkey
     put(target, row("k0", 0, v=900))
     [full] = target.services.plan_compaction("full").instants
     now = rows_of(target.scan())
-    monkeypatch.setattr("lakebed.services.compaction._overtaken", lambda _txn: frozenset())
+    monkeypatch.setattr("lakebed.services.compaction._overtaken", lambda *_: frozenset())
     for instant in (full, logs):
         target.services.run(instant)
         assert rows_of(target.refresh().scan()) == now

@@ -251,7 +251,7 @@ def test_a_plan_whose_logs_were_merged_later_and_cleaned_is_run(kind: str, monke
     [logs] = target.services.plan_compaction("log", options=EASY).instants
     put(target, row("hot", v=10), row("k0", v=10))
     full = plan_of_all(target)
-    monkeypatch.setattr("lakebed.services.compaction._overtaken", lambda _txn: frozenset())
+    monkeypatch.setattr("lakebed.services.compaction._overtaken", lambda *_: frozenset())
     target.services.run(logs)
     put(target, row("hot", v=11), row("k1", v=11))
     client_of(target).storage.delete(covered(target))

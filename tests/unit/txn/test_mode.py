@@ -116,14 +116,7 @@ def test_a_mode_that_is_tightened_just_before_a_single_writer_undoes_a_write() -
     client = MetaClient.open(storage)
     as_read = replace(client, config=MetaClient.open(stale).config)
     assert policy(as_read.config, txn_context) is FailedWrites.EAGER
-
-    class Stale(MetaClient):
-        """Its first reload gives the mode of before and the timeline of after."""
-
-        def reload(self) -> MetaClient:
-            return as_read
-
-    clean_up(Stale(client.storage, client.config, client.active), txn_context)
+    clean_up(as_read, txn_context)
     assert MetaClient.open(storage).timeline.pending.instants == (others[0].instant,)
     assert storage.stat(heartbeat_file(others[0].requested_time)) is not None
     others[0].abort()
