@@ -107,8 +107,7 @@ def groups_of_partitions(
 ) -> dict[str, tuple[str, ...]]:
     """The file groups of these partitions (of those that rows came for, if None), by partition."""
     paths = sorted(touched) if partitions is None else list(partitions)
-    known = set(view.partitions())
-    found = {path: tuple(one.file_group.file_id for one in view.slices(path)) for path in paths if path in known}
+    found = {path: tuple(one.file_group.file_id for one in view.slices(path)) for path in paths}
     return {path: ids for path, ids in found.items() if ids}
 
 
