@@ -23,6 +23,7 @@ from lakebed.expression.predicate import Predicate
 from lakebed.inspect import Inspect
 from lakebed.model.ddl import ddl_schema
 from lakebed.model.finding import Finding
+from lakebed.paths import file_name
 from lakebed.read.plan import Query, query_named
 from lakebed.read.reader_context import reader_context_of
 from lakebed.read.scan import Scan
@@ -423,7 +424,7 @@ def create(
     given = option_texts(properties)
     warn_unknown(given, known_keys())
     new = NewTable(
-        name=stated(given, TABLE_NAME) or storage.url.rstrip("/").rpartition("/")[2],
+        name=stated(given, TABLE_NAME) or file_name(storage.url.rstrip("/")),
         schema=schema_of(_arrow_schema(schema)),
         record_key=_listed("record_key", record_key),
         partition_by=_listed("partition_by", partition_by),

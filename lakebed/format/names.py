@@ -69,8 +69,6 @@ _SERVER_MARKERS = re.compile(r"MARKERS(0|[1-9][0-9]{0,5})")
 _HASHING_META = re.compile(rf"({_TIME})\.hashing_meta")
 _METADATA_FILE_ID = re.compile(r"([^/._\x00]+)-([0-9]{4,})-0")
 
-_NEVER_COMPLETED_BY_WORD = frozenset({Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING})
-
 
 def is_instant_time(text: str) -> bool:
     """Whether the text is a begin or completion time: 17 digits, 14 in old tables."""
@@ -143,7 +141,7 @@ def parse_instant_file(name: str) -> Instant | None:
     except ValueError:
         return None
     if completion is not None:
-        if word is None or suffix is not None or action in _NEVER_COMPLETED_BY_WORD:
+        if word is None or suffix is not None or action.is_service:
             return None
         return Instant(requested_time, action, State.COMPLETED, completion)
     if suffix is None or (suffix == "requested" and word is None):

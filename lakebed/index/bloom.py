@@ -4,8 +4,13 @@ read. What is left is checked exactly. Logs have no filter and are read; a file 
 
 from __future__ import annotations
 
-from lakebed.index.key_lookup import KeyLookupIndex
+from collections.abc import Mapping
+from functools import partial
+
+from lakebed.index.key_lookup import KeyLookupIndex, made_keys
+from lakebed.index.kinds import IndexKind
 from lakebed.index.locations import IndexContext
+from lakebed.index.options import IndexOptions
 from lakebed.model.record_key import KeyGenerator
 
 
@@ -27,3 +32,18 @@ def bloom_index(
         by_bloom=footers,
         generator=generator,
     )
+
+
+def _open(context: IndexContext, properties: Mapping[str, str], *, is_global: bool = False) -> KeyLookupIndex:
+    chosen = IndexOptions.from_properties(properties)
+    return bloom_index(
+        context,
+        is_global=is_global,
+        moves=chosen.bloom_moves,
+        by_ranges=chosen.prune_by_ranges,
+        generator=made_keys(context, properties),
+    )
+
+
+BLOOM = IndexKind("BLOOM", _open, needs_stored_keys=True)
+GLOBAL_BLOOM = IndexKind("GLOBAL_BLOOM", partial(_open, is_global=True), is_global=True, needs_stored_keys=True)

@@ -30,8 +30,9 @@ from lakebed.model.files import FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import Action, Instant
 from lakebed.model.schema import OPERATION as OPERATION_FIELD
 from lakebed.model.schema import without_meta_fields
+from lakebed.paths import file_name
 from lakebed.read.reader_context import reader_context_of_plan
-from lakebed.runner import LocalRunner, Runner
+from lakebed.runner import Runner
 from lakebed.services.compaction_plan import full_plan
 from lakebed.services.compaction_strategy import FULL, LOG
 from lakebed.services.log_compaction import MergeLogs
@@ -72,16 +73,16 @@ def run_compaction(
         if not isinstance(plan, CompactionPlan):
             raise CorruptTable("a compaction without a plan", file=txn.snapshot.active.path(planned))
         tasks = _tasks(txn.snapshot, planned, plan)
-        most = max(1, memory // DECENT_SHARE) if isinstance(runner, LocalRunner) else len(tasks)
+        most = max(1, memory // DECENT_SHARE) if runner.shares_memory else len(tasks)
         parallelism = Parallelism.of(runner, min(len(tasks), most), memory)
         reader_context = reader_context_of_plan(txn.snapshot, txn.requested_time, _input_times(tasks))
         merging = _merging(txn, reader_context, options, memory, parallelism)
         found = [stat for stats in parallelism.runner.map(merging.run, tasks, label="compact") for stat in stats]
-        kinds = {FileGroupId(one.partition_path, one.file_id): one.kind for one in plan.operations}
+        kinds = {one.file_group: one.kind for one in plan.operations}
         overtaken = _overtaken(txn) if LOG in kinds.values() else frozenset()
         by_partition: dict[str, tuple[WriteStat, ...]] = {}
         for stat in found:
-            group = FileGroupId(stat.partition_path, stat.file_id)
+            group = stat.file_group
             if kinds[group] == FULL or group not in overtaken:
                 by_partition[stat.partition_path] = (*by_partition.get(stat.partition_path, ()), stat)
         extra = {
@@ -96,7 +97,7 @@ def _tasks(snapshot: MetaClient, planned: Instant, plan: CompactionPlan) -> list
     files = PlanInputs(snapshot, FileSystemView.of(snapshot))
     slices = [files.slice_of(operation) for operation in plan.operations]
     both = [(operation, file_slice) for operation, file_slice in zip(plan.operations, slices, strict=True)]
-    left = [FileGroupId(one.partition_path, one.file_id) for one, file_slice in both if file_slice is None]
+    left = [one.file_group for one, file_slice in both if file_slice is None]
     if left:
         what = f"the {planned.action} {planned.requested_time} leaves out {len(left)} file groups, such as {left[0]}"
         warnings.warn(
@@ -115,13 +116,13 @@ def _overtaken(txn: Transaction) -> frozenset[FileGroupId]:
     found: set[FileGroupId] = set()
     for instant, plan in now.pending_compactions():
         if comparable(instant.requested_time) > requested_time:
-            found.update(FileGroupId(one.partition_path, one.file_id) for one in plan.operations if one.kind == FULL)
+            found.update(one.file_group for one in plan.operations if one.kind == FULL)
     for instant in now.completed_writes():
         body = now.body(instant) if comparable(instant.requested_time) > requested_time else None
         if isinstance(body, CommitMetadata) and body.compacted:
             stats = (stat for stats in body.stats.values() for stat in stats)
-            made = (stat for stat in stats if parse_base_file((stat.path or "").rpartition("/")[2]) is not None)
-            found.update(FileGroupId(stat.partition_path, stat.file_id) for stat in made)
+            made = (stat for stat in stats if parse_base_file(file_name(stat.path or "")) is not None)
+            found.update(stat.file_group for stat in made)
     return frozenset(found)
 
 

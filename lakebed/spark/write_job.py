@@ -109,7 +109,7 @@ def written_by(rows: DataFrame, task: WriteTask) -> DataFrame:
 
 def _driver_rows(writer: TableWriter) -> int | None:
     """Up to how many rows the driver writes itself; None is any number, for a table that is nowhere but here."""
-    if writer.client.url.startswith("memory://"):
+    if not writer.client.storage.is_shared:
         return None
     given = writer.properties.get(DRIVER_ROWS, "10000")
     if not given.isdecimal():

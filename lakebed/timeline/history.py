@@ -81,7 +81,7 @@ class History:
         if len(wanted) < _MANY_FILES:
             parts = [self._reader.times(file, low, high) for file in wanted]
         else:
-            runner = LocalRunner.near(self.storage.url)
+            runner = LocalRunner.near(is_local=self.storage.is_local)
             parts = list(runner.map(lambda file: self._reader.times(file, low, high), wanted, label="history"))
         return in_order(parts, TIMES_SCHEMA)
 

@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from uuid import uuid4
 
 from lakebed.errors import ConflictError, InvalidRequest, StorageUnavailable
 from lakebed.format.names import HUDI_LOCK_FILE, LOCKS_DIR
-from lakebed.storage.local import LocalStorage
 from lakebed.storage.process import Process
-from lakebed.storage.storage import Storage
+from lakebed.storage.storage import Storage, location_of
 from lakebed.timeline.clock import Clock, SystemClock
 from lakebed.txn.locks import Lease, LockProvider, Patience, StorageLock
 from lakebed.txn.options import LockKind, TxnOptions
@@ -140,9 +140,9 @@ class FileLock:
     """`flock` on a file of the table: for the processes of one machine, let go by the kernel when its holder dies."""
 
     def __init__(self, storage: Storage, wait_ms: int = 60_000) -> None:
-        if not isinstance(storage, LocalStorage):
+        if not storage.is_local:
             raise InvalidRequest(f"a file lock needs a table on a local disk, not {storage.url}")
-        self._path = storage.base / LOCKS_DIR / "lakebed.flock"
+        self._path = Path(location_of(storage)) / LOCKS_DIR / "lakebed.flock"
         self._wait_ms = wait_ms
 
     @contextmanager

@@ -156,7 +156,7 @@ class StorageLease:
         if current.expired or self._lock.clock.now_ms() > current.valid_until_ms + _DRIFT_MS:
             return False
         owner = Process.parse(current.owner.partition(":")[0])
-        return owner is None or not owner.is_gone or not self._lock.storage.url.startswith("file://")
+        return owner is None or not owner.is_gone or not self._lock.storage.is_local
 
     def renew(self) -> bool:
         """Extend the lease; False when it is another's now."""

@@ -68,7 +68,7 @@ def mode_properties(mode: Concurrency, lock: LockKind) -> dict[str, str]:
 def shared_lock(storage: Storage, version: TableVersion) -> LockKind:
     """The lock for several writers that real Hudi can take, too: its storage lock does not know local disks."""
     is_hudis = not version.has_native_logs
-    return LockKind.FILE_SYSTEM if is_hudis and storage.url.startswith("file://") else LockKind.STORAGE
+    return LockKind.FILE_SYSTEM if is_hudis and storage.is_local else LockKind.STORAGE
 
 
 # What holds for a call

@@ -22,8 +22,8 @@ from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.writers import FileSchema, WrittenFile
 from lakebed.errors import ConflictError, StorageUnavailable
 from lakebed.index.choose import open_index
-from lakebed.index.consistent import ConsistentBucketIndex, mark_committed, save_hashing
-from lakebed.index.options import IndexKind, IndexOptions
+from lakebed.index.consistent import mark_committed
+from lakebed.index.options import IndexOptions
 from lakebed.merge.reader_context import ReaderContext
 from lakebed.model.actions import CommitMetadata, WriteStat
 from lakebed.model.files import FileGroupId
@@ -144,7 +144,7 @@ def write_context(txn: Transaction, request: WriteRequest, parallelism: Parallel
     """What the tasks of a write must know."""
     config, storage = txn.snapshot.config, txn.snapshot.storage
     share = max(LEAST_SHARE, request.working // 2 // parallelism.count)
-    hashed = _index_options(config, request).kind is IndexKind.BUCKET
+    hashed = _index_options(config, request).is_hashed
     own = without_meta_fields(request.reader_context.schema)
     if request.partial and request.columns is not None:
         own = pa.schema([item for item in own if item.name in request.columns])
@@ -199,10 +199,9 @@ def _renew_rings(txn: Transaction, request: WriteRequest, replaced: Iterable[str
     if not _index_options(txn.snapshot.config, request).is_consistent_bucket:
         return []
     index = open_index(Tagging.index_context(txn.snapshot, request.reader_context, SerialRunner()), request.properties)
-    assert isinstance(index, ConsistentBucketIndex)
     partitions = sorted(replaced)
     for partition in partitions:
-        save_hashing(txn.snapshot, index.renewed(partition, txn.requested_time))
+        index.renew_partition(partition, txn.requested_time)
     return partitions
 
 
@@ -223,7 +222,7 @@ def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId
     for instant, plan in snapshot.pending_clusterings():
         for group in plan.clustering.groups if plan.clustering else ():
             for tagged_group in group.slices:
-                found = FileGroupId(tagged_group.partition_path, tagged_group.file_id)
+                found = tagged_group.file_group
                 if found in wanted:
                     raise ConflictError(
                         f"the file group {found} is being clustered by {instant.requested_time}",
@@ -239,7 +238,7 @@ def refuse_changed(read: MetaClient, txn: Transaction, request: WriteRequest, ta
     """
     groups = frozenset(tagged_group.target.file_group for tagged_group in tagged)
     partitions = set(request.partitions or ())
-    if _index_options(txn.snapshot.config, request).kind is not IndexKind.BUCKET:
+    if not _index_options(txn.snapshot.config, request).is_hashed:
         partitions |= {group.partition_path for group in groups}
     others = list(completed_since(read, txn.snapshot))
     groups |= {group for theirs in others for group in theirs.groups if group.partition_path in partitions}

@@ -20,13 +20,13 @@ from lakebed.config.table_config import TableVersion
 from lakebed.errors import InvalidRequest
 from lakebed.format.names import PROPERTIES_FILE
 from lakebed.format.table_files import render_properties, table_checksum
+from lakebed.index.kinds import index_kind
 from lakebed.model.schema import is_meta_field, stored_schema, table_avro, without_meta_fields
 from lakebed.model.schema_change import did_you_mean
 from lakebed.storage.storage import Storage
 from lakebed.txn.mode import mode_properties, shared_lock
 from lakebed.write.create.create_options import (
     INDEX_TYPE,
-    INDEXES,
     LAYOUT,
     NUM_BUCKETS,
     ORDERING,
@@ -36,6 +36,7 @@ from lakebed.write.create.create_options import (
     VERSION,
     agreed,
     columns_option,
+    index_names,
     index_option,
     key_generator_option,
     merge_mode_option,
@@ -182,7 +183,7 @@ def default_index(new: NewTable) -> str:
 
 
 def _index_properties(new: NewTable) -> dict[str, str]:
-    kind, engine = INDEXES[default_index(new)]
+    kind, engine = index_names()[default_index(new)]
     found = {"hoodie.index.type": kind}
     if engine is not None:
         found["hoodie.index.bucket.engine"] = engine
@@ -201,10 +202,12 @@ def _check_choices(new: NewTable) -> None:
             raise InvalidRequest(f"{what}={value!r} is not known", hint=f"Use one of: {', '.join(known)}.")
     if new.index == "record":
         raise InvalidRequest('index="record" needs the metadata table, which is not written yet', hint='Use "bucket".')
-    if new.index is not None and new.index not in INDEXES:
-        raise InvalidRequest(f"index={new.index!r} is not known", hint=f"Use one of: {', '.join(INDEXES)}.")
-    if "bucket" in default_index(new) and not new.record_key:
-        raise InvalidRequest("a bucket index needs a record key", hint="Give record_key=..., or another index.")
+    index, known_indexes = default_index(new), index_names()
+    if index not in known_indexes:
+        raise InvalidRequest(f"index={index!r} is not known", hint=f"Use one of: {', '.join(known_indexes)}.")
+    if index_kind(known_indexes[index][0]).needs_record_key and not new.record_key:
+        article = "a bucket index" if "bucket" in index else f"the index {index}"
+        raise InvalidRequest(f"{article} needs a record key", hint="Give record_key=..., or another index.")
     if default_index(new) == "consistent_bucket" and new.table_type != "mor":
         raise InvalidRequest("consistent hashing is for merge-on-read tables", hint='Use index="bucket".')
     if new.num_buckets is not None and not (isinstance(new.num_buckets, int) and 0 < new.num_buckets <= MOST_BUCKETS):

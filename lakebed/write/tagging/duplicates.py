@@ -49,7 +49,7 @@ def known_keys_of(client: MetaClient, properties: Mapping[str, str], memory: int
         scan = Scan(client, Query.SNAPSHOT, columns, where, options=options, runner=runner, keyed=True)
         return scan.to_batches()
 
-    return KnownKeys(read, IndexOptions.from_properties({**client.config.properties, **properties}).kind.is_global)
+    return KnownKeys(read, IndexOptions.from_properties({**client.config.properties, **properties}).is_global)
 
 
 @dataclass(slots=True)

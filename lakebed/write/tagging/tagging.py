@@ -11,7 +11,6 @@ Under a global index a row may find its key in another partition: `partition_mov
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,10 +22,17 @@ import pyarrow.compute as pc
 from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import ConflictError
-from lakebed.index.bucket import BucketIndex, bucket_of_file_id
 from lakebed.index.choose import open_index
-from lakebed.index.consistent import ConsistentBucketIndex
-from lakebed.index.locations import FILE_ID, LOCATION_COLUMNS, OLD_FILE_ID, OLD_PARTITION, Index, IndexContext, nowhere
+from lakebed.index.locations import (
+    FILE_ID,
+    LOCATION_COLUMNS,
+    OLD_FILE_ID,
+    OLD_PARTITION,
+    Index,
+    IndexContext,
+    new_file_id,
+    nowhere,
+)
 from lakebed.merge.arrow_numpy import (
     Bools,
     Ints,
@@ -101,7 +107,7 @@ class Tagging:
         if not index.is_hashed:
             refuse_unnamed_buckets(self.client, self.properties)
         for is_delete, batches in ((False, rows), (True, deletes)):
-            if isinstance(index, BucketIndex):
+            if index.places_by_bucket:
                 self._buffer_buckets(group_buffers, index, batches, is_delete, in_hand and not is_delete)
                 continue
             for batch in batches:
@@ -116,7 +122,7 @@ class Tagging:
     def _buffer_buckets(
         self,
         group_buffers: GroupBuffers,
-        index: BucketIndex,
+        index: Index,
         batches: Iterable[pa.RecordBatch],
         is_delete: bool,
         in_hand: bool,
@@ -131,7 +137,7 @@ class Tagging:
                 return batch, parts
             return batch, [(group, batch if rows is None else take(batch, rows)) for group, rows in parts]
 
-        runner = LocalRunner(os.cpu_count(), PARTS_IN_FLIGHT) if isinstance(self.runner, LocalRunner) else self.runner
+        runner = LocalRunner(os.cpu_count(), PARTS_IN_FLIGHT) if self.runner.shares_memory else self.runner
         parts = (part for batch in batches if batch.num_rows for part in group_buffers.bounded_parts(batch))
         for batch, routed in runner.map(apart, parts, label="place"):
             own = batch.select([name for name in (RECORD_KEY, PARTITION_PATH) if name in batch.schema.names]).nbytes
@@ -145,7 +151,7 @@ class Tagging:
     def by_bucket(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[FileGroupId, pa.RecordBatch]]:
         """Prepared rows by file group, batch after batch, where a hash places them."""
         index = self._index(self.client)
-        assert isinstance(index, BucketIndex)
+        assert index.places_by_bucket
         for batch in batches:
             for group, rows in _by_bucket(index, batch) if batch.num_rows else ():
                 yield group, batch if rows is None else take(batch, rows)
@@ -208,15 +214,7 @@ class Tagging:
     def _check_places(self, index: Index) -> None:
         """Rows were placed before the write began; buckets that were replaced or split since have other file groups."""
         for group in self._groups:
-            if isinstance(index, ConsistentBucketIndex):
-                now = group.file_id if group.file_id in index.file_ids(group.partition_path) else None
-                index.save_initial(group.partition_path)
-            elif isinstance(index, BucketIndex):
-                bucket = bucket_of_file_id(group.file_id)
-                now = index.group(group.partition_path, bucket).file_id if bucket is not None else None
-            else:
-                continue
-            if now != group.file_id:
+            if not index.is_place(group):
                 raise ConflictError(
                     f"the file group {group} was replaced by another writer just now", hint="Write again."
                 )
@@ -225,7 +223,7 @@ class Tagging:
         self, snapshot: MetaClient, index: Index, group: FileGroupId, file_slice: FileSlice | None, is_alive: bool
     ) -> GroupTarget | None:
         if self.operation.replaces:
-            new = _fresh(group, index) if is_alive else group
+            new = index.successor(group) if is_alive else group
             return GroupTarget(new, Target.CREATE, None, may_roll=not index.is_hashed)
         if file_slice is None:
             if self.operation is Operation.DELETE:
@@ -316,7 +314,7 @@ class Tagging:
         def insert_buckets_in(path: str, keys: int) -> list[InsertBucket]:
             slices = () if self.operation.replaces else [one for one in view.slices(path) if one.file_group not in busy]
             is_mor = snapshot.config.is_mor
-            places = insert_buckets(slices, int(share * keys), self.options, _new_file_id, is_mor=is_mor)
+            places = insert_buckets(slices, int(share * keys), self.options, new_file_id, is_mor=is_mor)
             self._rewritten |= {home.slice.file_group for home in places if home.slice is not None}
             return places
 
@@ -351,7 +349,7 @@ class Tagging:
         return {path: ids for path, ids in found.items() if ids}
 
 
-def _by_bucket(index: BucketIndex, batch: pa.RecordBatch) -> Iterator[tuple[FileGroupId, pa.Array | None]]:
+def _by_bucket(index: Index, batch: pa.RecordBatch) -> Iterator[tuple[FileGroupId, pa.Array | None]]:
     """The numbers of each file group's rows, None for all."""
     places = index.places(pa.Table.from_batches([batch]))
     for number, rows in rows_by_group(places.of_row):
@@ -363,7 +361,7 @@ def _clustered(snapshot: MetaClient) -> frozenset[FileGroupId]:
     """Groups that are about to be replaced: they take no new keys."""
     plans = [plan.clustering for _, plan in snapshot.pending_clusterings() if plan.clustering is not None]
     parts = (file_slice for plan in plans for group in plan.groups for file_slice in group.slices)
-    return frozenset(FileGroupId(file_slice.partition_path, file_slice.file_id) for file_slice in parts)
+    return frozenset(file_slice.file_group for file_slice in parts)
 
 
 def _latest(view: FileSystemView, partitions: set[str]) -> dict[FileGroupId, FileSlice]:
@@ -386,22 +384,6 @@ def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.take(index_array(np.arange(batch.num_rows, dtype=np.int64)))
 
 
-def _new_file_id() -> str:
-    return f"{uuid.uuid4()}-0"
-
-
 def _all(view: FileSystemView) -> Iterator[FileSlice]:
     for path in view.partitions():
         yield from view.slices(path)
-
-
-def _fresh(group: FileGroupId, index: Index) -> FileGroupId:
-    """A new group in the place of one that is about to be replaced; a bucket keeps its number, or place on the ring."""
-    if isinstance(index, ConsistentBucketIndex):
-        places = zip(index.ring(group.partition_path).ring, index.renewed(group.partition_path).ring, strict=True)
-        return FileGroupId(
-            group.partition_path, next(new.file_id for old, new in places if old.file_id == group.file_id)
-        )
-    bucket = bucket_of_file_id(group.file_id) if index.is_hashed else None
-    new = _new_file_id()
-    return FileGroupId(group.partition_path, new if bucket is None else f"{bucket:08d}{new[8:]}")
