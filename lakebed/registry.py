@@ -55,6 +55,11 @@ class Registry:
         return value
 
     @property
+    def names_here(self) -> tuple[str, ...]:
+        """The names that the package knows or that were registered; nothing installed is looked for."""
+        return tuple(dict.fromkeys(self._words.values()))
+
+    @property
     def built_in(self) -> tuple[str, ...]:
         """The words that the package itself knows."""
         return tuple(self._lines)

@@ -86,16 +86,19 @@ def choice(values: Mapping[str, T]) -> Kind:
     return Kind(" \\| ".join(f"`{word}`" for word in values), parse, render)
 
 
-def registered(registry: Registry) -> Kind:
-    """One of the names of a registry, any case, which may grow: the name as the registry spells it is the value."""
+def registered(registry: Registry, spelt: Callable[[str], str] = str) -> Kind:
+    """One of the names of a registry, which may grow, in any case; the value is the name, `spelt` in its own way."""
 
     def parse(text: str) -> str:
         name = registry.name_of(text.strip())
         if name is None:
             raise ValueError(f"none of {', '.join(registry.words)}")
-        return name
+        return spelt(name)
 
-    return Kind(" \\| ".join(f"`{word}`" for word in registry.built_in), parse)
+    def render(value: str) -> str:
+        return registry.name_of(value) or value
+
+    return Kind(" \\| ".join(f"`{word}`" for word in registry.built_in), parse, render)
 
 
 def choice_of(enum: type[Enum]) -> Kind:

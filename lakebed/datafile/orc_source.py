@@ -13,6 +13,7 @@ from functools import cached_property
 import pyarrow as pa
 from pyarrow import orc
 
+from lakebed.datafile.base_file_formats import BaseFileFormat, OpenOptions
 from lakebed.datafile.source import DEFAULT_BATCH_ROWS, MAX_KEY, MIN_KEY, ReadCounters, arrow_errors, checked_schema
 from lakebed.errors import CorruptTable
 from lakebed.expression.predicate import Predicate
@@ -130,3 +131,11 @@ def _type_bytes(data_type: pa.DataType) -> int:
         return max(1, int(data_type.bit_width) // 8)
     except ValueError:  # a type without a fixed width
         return 24
+
+
+def open_orc(file: pa.NativeFile, label: str, options: OpenOptions) -> OrcSource:
+    """An ORC base file."""
+    return OrcSource(file, label, key_column=options.key_column, counters=options.counters)
+
+
+ORC_FORMAT = BaseFileFormat("ORC", _MAGIC, open_orc)
