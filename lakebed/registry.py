@@ -30,16 +30,17 @@ class Registry:
 
     def register(self, name: str, value: object, also: Iterable[str] = ()) -> None:
         """Make a value known under a name, and under other words for it; the last one to register a name has it."""
+        self._values.pop(self._words.get(name.lower(), ""), None)
         self._words.update({word.lower(): name for word in (name, *also)})
         self._values[name] = value
 
     def name_of(self, word: str) -> str | None:
         """The name that a word stands for, as it is spelt here; None when nobody knows it. Nothing is loaded."""
         known = self._words.get(word.lower())
-        if known is None:
-            entry = self._entry_points().get(word.lower())
-            known = entry.name if entry is not None else None
-        return known
+        if known is not None:
+            return self._words[known.lower()]  # what another word stands for may have been registered anew
+        entry = self._entry_points().get(word.lower())
+        return entry.name if entry is not None else None
 
     def find(self, word: str, kind: type[T]) -> T | None:
         """The value of a name or another word for it, loaded if need be; None when nobody knows it."""
@@ -57,7 +58,7 @@ class Registry:
     @property
     def names_here(self) -> tuple[str, ...]:
         """The names that the package knows or that were registered; nothing installed is looked for."""
-        return tuple(dict.fromkeys(self._words.values()))
+        return tuple(dict.fromkeys(self._words[name.lower()] for name in self._words.values()))
 
     @property
     def built_in(self) -> tuple[str, ...]:

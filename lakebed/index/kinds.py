@@ -70,5 +70,5 @@ def index_kind(name: str) -> IndexKind:
 
 
 def creatable_kinds() -> tuple[IndexKind, ...]:
-    """The kinds that new tables can have."""
-    return tuple(kind for kind in map(index_kind, INDEX_KINDS.names) if kind.can_create)
+    """The kinds that new tables can have, as far as they are loaded or of this package."""
+    return tuple(kind for kind in map(index_kind, INDEX_KINDS.names_here) if kind.can_create)

@@ -101,7 +101,10 @@ class Index(ABC):
         return True
 
     def successor(self, group: FileGroupId) -> FileGroupId:
-        """A new group in the place of one that is about to be replaced."""
+        """A new group in the place of one that is about to be replaced, where a hashed index has to find it later.
+
+        The id that is replaced is retired, and must not be handed out again.
+        """
         return FileGroupId(group.partition_path, new_file_id())
 
     def renew_partition(self, partition_path: str, requested_time: str) -> None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from lakebed.config.option import WORDS
 from lakebed.config.table_config import KEY_GENERATOR_TYPES
 from lakebed.errors import InvalidRequest
-from lakebed.index.kinds import BUCKET, creatable_kinds
+from lakebed.index.kinds import BUCKET, INDEX_KINDS, IndexKind, creatable_kinds, index_kind
 from lakebed.index.options import BucketEngine, IndexOptions
 from lakebed.model.partition_time import TIME_PREFIXES
 from lakebed.model.record_key import USER_PROVIDED, registered_key_generator
@@ -106,10 +106,18 @@ def _create_name(kind: str) -> str:
     return kind.lower().removesuffix("_index")
 
 
-def index_names() -> dict[str, tuple[str, BucketEngine | None]]:
-    """The `index=` of `create`: the kind that each name means, and the engine of buckets."""
-    others = {_create_name(kind.name): (kind.name, None) for kind in creatable_kinds() if kind.name != BUCKET}
-    return {**_BUCKETS, **others}
+def index_named(name: str) -> tuple[IndexKind, BucketEngine | None]:
+    """The kind that an `index=` of `create` means, and the engine of buckets; only that kind is loaded."""
+    kind, engine = _BUCKETS.get(name, (None, None))
+    for word in (name, f"{name}_index"):
+        known = kind or INDEX_KINDS.name_of(word)
+        if known is not None and (kind or _create_name(known) == name) and index_kind(known).can_create:
+            return index_kind(known), engine
+    others = [_create_name(one.name) for one in creatable_kinds() if one.name != BUCKET]
+    installed = [_create_name(one) for one in INDEX_KINDS.names if one not in INDEX_KINDS.names_here]
+    raise InvalidRequest(
+        f"index={name!r} is not known", hint=f"Use one of: {', '.join((*_BUCKETS, *others, *installed))}."
+    )
 
 
 def key_generator_option(

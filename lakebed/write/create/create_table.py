@@ -20,7 +20,6 @@ from lakebed.config.table_config import TableVersion
 from lakebed.errors import InvalidRequest
 from lakebed.format.names import PROPERTIES_FILE
 from lakebed.format.table_files import render_properties, table_checksum
-from lakebed.index.kinds import index_kind
 from lakebed.model.schema import is_meta_field, stored_schema, table_avro, without_meta_fields
 from lakebed.model.schema_change import did_you_mean
 from lakebed.storage.storage import Storage
@@ -36,7 +35,7 @@ from lakebed.write.create.create_options import (
     VERSION,
     agreed,
     columns_option,
-    index_names,
+    index_named,
     index_option,
     key_generator_option,
     merge_mode_option,
@@ -183,8 +182,8 @@ def default_index(new: NewTable) -> str:
 
 
 def _index_properties(new: NewTable) -> dict[str, str]:
-    kind, engine = index_names()[default_index(new)]
-    found = {"hoodie.index.type": kind}
+    kind, engine = index_named(default_index(new))
+    found = {"hoodie.index.type": kind.name}
     if engine is not None:
         found["hoodie.index.bucket.engine"] = engine
         found["hoodie.bucket.index.num.buckets"] = str(new.num_buckets or 4)
@@ -202,10 +201,8 @@ def _check_choices(new: NewTable) -> None:
             raise InvalidRequest(f"{what}={value!r} is not known", hint=f"Use one of: {', '.join(known)}.")
     if new.index == "record":
         raise InvalidRequest('index="record" needs the metadata table, which is not written yet', hint='Use "bucket".')
-    index, known_indexes = default_index(new), index_names()
-    if index not in known_indexes:
-        raise InvalidRequest(f"index={index!r} is not known", hint=f"Use one of: {', '.join(known_indexes)}.")
-    if index_kind(known_indexes[index][0]).needs_record_key and not new.record_key:
+    index = default_index(new)
+    if index_named(index)[0].needs_record_key and not new.record_key:
         article = "a bucket index" if "bucket" in index else f"the index {index}"
         raise InvalidRequest(f"{article} needs a record key", hint="Give record_key=..., or another index.")
     if default_index(new) == "consistent_bucket" and new.table_type != "mor":
