@@ -45,5 +45,5 @@ def _open(context: IndexContext, properties: Mapping[str, str], *, is_global: bo
     )
 
 
-BLOOM = IndexKind("BLOOM", _open, needs_stored_keys=True)
-GLOBAL_BLOOM = IndexKind("GLOBAL_BLOOM", partial(_open, is_global=True), is_global=True, needs_stored_keys=True)
+BLOOM = IndexKind("BLOOM", _open, reads_bloom_filters=True)
+GLOBAL_BLOOM = IndexKind("GLOBAL_BLOOM", partial(_open, is_global=True), is_global=True, reads_bloom_filters=True)

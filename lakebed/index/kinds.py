@@ -50,8 +50,8 @@ class IndexKind:
     is_hashed: bool = False
     """Whether places follow from keys alone, so that only their own file groups matter to rows."""
     needs_record_key: bool = False
-    needs_stored_keys: bool = False
-    """Whether it reads marks that files have only where the table stores its keys."""
+    reads_bloom_filters: bool = False
+    """Whether it reads the bloom filters of base files: writers then make them, and the table has to store its keys."""
     can_create: bool = True
     """Whether new tables can be made with it."""
 
@@ -67,6 +67,12 @@ def index_kind(name: str) -> IndexKind:
     if found is None:
         raise InvalidRequest(f"hoodie.index.type={name!r}: none of {', '.join(INDEX_KINDS.words)}")
     return found
+
+
+def wants_bloom_filters(name: str | None) -> bool:
+    """Whether base files of a table with this `hoodie.index.type` get bloom filters; not for a kind nobody knows."""
+    found = INDEX_KINDS.find(name, IndexKind) if name else None
+    return found is not None and found.reads_bloom_filters
 
 
 def creatable_kinds() -> tuple[IndexKind, ...]:

@@ -23,6 +23,7 @@ from lakebed.datafile.parquet_metadata import Footers
 from lakebed.datafile.writers import STATES_UNIQUE, BaseFileWriter, FileSchema, WriteTarget, without_place
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.format.names import MarkerType, parse_base_file
+from lakebed.index.kinds import wants_bloom_filters
 from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.reader_context import LSM_TREE, ReaderContext, ReadSplit
 from lakebed.model.actions import CommitMetadata, CompactionPlan, WriteStat
@@ -154,7 +155,7 @@ def _merging(
         ),
         txn.requested_time,
         populate_meta_fields=config.populate_meta_fields,
-        bloom_filter="BLOOM" in (config.index_type or ""),
+        bloom_filter=wants_bloom_filters(config.index_type),
         native_logs=config.version.has_native_logs,
     )
 

@@ -23,6 +23,7 @@ from lakebed.datafile.writers import FileSchema, WrittenFile
 from lakebed.errors import ConflictError, StorageUnavailable
 from lakebed.index.choose import open_index
 from lakebed.index.consistent import mark_committed
+from lakebed.index.kinds import wants_bloom_filters
 from lakebed.index.options import IndexOptions
 from lakebed.merge.reader_context import ReaderContext
 from lakebed.model.actions import CommitMetadata, WriteStat
@@ -158,7 +159,7 @@ def write_context(txn: Transaction, request: WriteRequest, parallelism: Parallel
         fold=request.operation.folds(request.options, config, is_hashed=hashed),
         keeps_known=request.operation.keeps_known(config, is_hashed=hashed),
         partial=request.partial,
-        bloom_filter="BLOOM" in (config.index_type or ""),
+        bloom_filter=wants_bloom_filters(config.index_type),
         populate_meta_fields=config.populate_meta_fields,
         memory=share // 2,
     )

@@ -68,8 +68,8 @@ def refuse_unstored_keys(config: TableConfig, properties: Mapping[str, str]) -> 
     if config.populate_meta_fields:
         return
     kind = IndexOptions.from_properties({**config.properties, **properties}).index_kind
-    if kind.needs_stored_keys:
-        others = ", ".join(one.name for one in creatable_kinds() if not one.needs_stored_keys)
+    if kind.reads_bloom_filters:
+        others = ", ".join(one.name for one in creatable_kinds() if not one.reads_bloom_filters)
         raise InvalidRequest(
             f"hoodie.index.type={kind.name} needs keys in files, and the table has no meta fields",
             hint=f"Use one of {others}.",
