@@ -42,6 +42,10 @@ class Registry:
         entry = self._entry_points().get(word.lower())
         return entry.name if entry is not None else None
 
+    def knows(self, word: str) -> bool:
+        """Whether a word counts; nothing is loaded."""
+        return word in self._words or self.name_of(word) is not None
+
     def find(self, word: str, kind: type[T]) -> T | None:
         """The value of a name or another word for it, loaded if need be; None when nobody knows it."""
         name = self.name_of(word)

@@ -112,7 +112,7 @@ class LogFileName:
 def parse_base_file(name: str) -> BaseFileName | None:
     """The parts of a base file's name; None for anything else, native logs included."""
     match = _BASE.fullmatch(name)
-    return BaseFileName(*match.groups()) if match and BASE_FILE_FORMATS.name_of(match[4]) else None
+    return BaseFileName(*match.groups()) if match and BASE_FILE_FORMATS.knows(match[4]) else None
 
 
 def parse_log_file(name: str) -> LogFileName | None:
