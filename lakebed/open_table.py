@@ -13,6 +13,7 @@ from lakebed.config.read_options import ReadOptions, known_keys
 from lakebed.errors import InvalidRequest
 from lakebed.expression.predicate import Predicate
 from lakebed.model.ddl import ddl_schema
+from lakebed.paths import file_name
 from lakebed.read.plan import Query
 from lakebed.read.time_range import Time
 from lakebed.storage.open import open_storage
@@ -112,7 +113,7 @@ def create(
     texts = option_texts(properties)
     warn_unknown(texts, known_keys())
     new = NewTable(
-        name=stated(texts, TABLE_NAME) or storage.url.rstrip("/").rpartition("/")[2],
+        name=stated(texts, TABLE_NAME) or file_name(storage.url.rstrip("/")),
         schema=schema_of(_arrow_schema(schema)),
         record_key=one_or_several("record_key", record_key),
         partition_by=one_or_several("partition_by", partition_by),

@@ -11,9 +11,9 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -32,6 +32,20 @@ class Progress(Protocol):
 class Runner(Protocol):
     """Runs tasks somewhere."""
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether tasks run side by side in this process: who maps then divides its memory among `threads` of them."""
+        ...
+
+    @property
+    def threads(self) -> int | None:
+        """How many tasks run at once; None where nobody said, or where it is not for this process to say."""
+        ...
+
+    def limited_to(self, threads: int) -> Runner:
+        """The same with so many tasks at once, where that is for this process to say."""
+        ...
+
     def map(self, fn: Callable[[_T], _R], tasks: Iterable[_T], *, label: str) -> Iterator[_R]:
         """The results in task order. A task that raises cancels the rest, and its exception is raised as it is."""
         ...
@@ -42,6 +56,12 @@ class SerialRunner:
     """One task after the other in the calling thread: the simplest runner, and the one that debuggers like."""
 
     progress: Progress | None = None
+
+    shares_memory: ClassVar[bool] = False
+    threads: ClassVar[int | None] = 1
+
+    def limited_to(self, threads: int) -> SerialRunner:
+        return self
 
     def map(self, fn: Callable[[_T], _R], tasks: Iterable[_T], *, label: str) -> Iterator[_R]:
         total = len(tasks) if isinstance(tasks, Sized) else None
@@ -63,10 +83,15 @@ class LocalRunner:
     in_flight: int | None = None
     progress: Progress | None = None
 
+    shares_memory: ClassVar[bool] = True
+
     @classmethod
-    def near(cls, url: str) -> LocalRunner:
-        """For work on files there: a thread per core where they are local, more where the network makes them wait."""
-        return cls(os.cpu_count() if url.startswith("file://") else None)
+    def near(cls, *, is_local: bool) -> LocalRunner:
+        """For work on files: a thread per core where they are local, more where the network makes them wait."""
+        return cls(os.cpu_count() if is_local else None)
+
+    def limited_to(self, threads: int) -> LocalRunner:
+        return replace(self, threads=threads)
 
     def map(self, fn: Callable[[_T], _R], tasks: Iterable[_T], *, label: str) -> Iterator[_R]:
         total = len(tasks) if isinstance(tasks, Sized) else None

@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from lakebed.errors import InvalidRequest
+from lakebed.registry import Registry
 
 T = TypeVar("T")
 
@@ -83,6 +84,21 @@ def choice(values: Mapping[str, T]) -> Kind:
         return next(word for word, stands_for in values.items() if stands_for == value)
 
     return Kind(" \\| ".join(f"`{word}`" for word in values), parse, render)
+
+
+def registered(registry: Registry, spelt: Callable[[str], str] = str) -> Kind:
+    """One of the names of a registry, which may grow, in any case; the value is the name, `spelt` in its own way."""
+
+    def parse(text: str) -> str:
+        name = registry.name_of(text.strip())
+        if name is None:
+            raise ValueError(f"none of {', '.join(registry.words)}")
+        return spelt(name)
+
+    def render(value: str) -> str:
+        return registry.name_of(value) or value
+
+    return Kind(" \\| ".join(f"`{word}`" for word in registry.built_in), parse, render)
 
 
 def choice_of(enum: type[Enum]) -> Kind:

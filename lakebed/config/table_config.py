@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from lakebed.config.base_file_formats import BASE_FILE_FORMATS
 from lakebed.config.merge_settings import MergeMode, MergeSettings, PartialUpdateMode, merge_settings
-from lakebed.config.option import FLAG, NUMBER, TEXT, WORDS, choice, choice_of, option, read_options
+from lakebed.config.option import FLAG, NUMBER, TEXT, WORDS, choice, choice_of, option, read_options, registered
 from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
 
 
@@ -53,7 +54,6 @@ _MERGE_PROPERTY = "hoodie.record.merge.property."
 _DELETE_FIELD = "hoodie.payload.delete.field"
 _DELETE_MARKER = "hoodie.payload.delete.marker"
 _UNAVAILABLE = "hoodie.write.partial.update.unavailable.value"
-_BASE_FORMATS = {"PARQUET": "parquet", "ORC": "orc", "HFILE": "hfile", "LANCE": "lance"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,10 @@ class TableConfig:
         "Whether rows carry Hudi's five columns; else keys are made from columns, and no row knows its commit.",
     )
     base_file_format: str = option(
-        "hoodie.table.base.file.format", choice(_BASE_FORMATS), "parquet", "The format of base files."
+        "hoodie.table.base.file.format",
+        registered(BASE_FILE_FORMATS, str.lower),
+        "parquet",
+        "The format of base files.",
     )
     hive_style: bool = option(
         "hoodie.datasource.write.hive_style_partitioning", FLAG, False, "Whether folders are named `column=value`."

@@ -29,6 +29,7 @@ from lakebed.format.log.block import Header
 from lakebed.format.log.block_content import delete_schema
 from lakebed.model.actions import WriteStat
 from lakebed.model.schema import RECORD_KEY
+from lakebed.paths import file_name
 
 Positions = npt.NDArray[np.uint64]
 
@@ -161,7 +162,7 @@ def log_stat(
         total_write_bytes=size,
         file_size=size,
         base_file="",
-        log_files=(path.rpartition("/")[2],),
+        log_files=(file_name(path),),
         log_version=version,
         log_offset=0,
     )

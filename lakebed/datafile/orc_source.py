@@ -13,10 +13,13 @@ from functools import cached_property
 import pyarrow as pa
 from pyarrow import orc
 
+from lakebed.datafile.base_file_formats import BaseFileFormat, OpenOptions
 from lakebed.datafile.source import DEFAULT_BATCH_ROWS, MAX_KEY, MIN_KEY, ReadCounters, arrow_errors, checked_schema
 from lakebed.errors import CorruptTable
+from lakebed.expression.predicate import Predicate
 from lakebed.model.key_range import KeyRange, java_bound
 from lakebed.model.schema import RECORD_KEY
+from lakebed.model.schema_evolution import Renames
 
 _MAGIC = b"ORC"
 
@@ -70,6 +73,9 @@ class OrcSource:
         """Bounds from Hudi's footer keys, where Java's order of them is ours as well."""
         low, high = java_bound(self.footer.get(MIN_KEY)), java_bound(self.footer.get(MAX_KEY))
         return None if low is None and high is None else KeyRange(low, high)
+
+    def matching_row_groups(self, predicate: Predicate, *, renames: Renames | None = None) -> None:
+        """None: Arrow shows no statistics of stripes."""
 
     def row_bytes(self, columns: Sequence[str] | None = None) -> int:
         """A guess by type; ORC tells no sizes."""
@@ -125,3 +131,11 @@ def _type_bytes(data_type: pa.DataType) -> int:
         return max(1, int(data_type.bit_width) // 8)
     except ValueError:  # a type without a fixed width
         return 24
+
+
+def open_orc(file: pa.NativeFile, label: str, options: OpenOptions) -> OrcSource:
+    """An ORC base file."""
+    return OrcSource(file, label, key_column=options.key_column, counters=options.counters)
+
+
+ORC_FORMAT = BaseFileFormat("ORC", _MAGIC, open_orc)

@@ -20,6 +20,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakebed.datafile.base_file_formats import READ_BUFFER, BaseFileFormat, OpenOptions
 from lakebed.datafile.parquet_metadata import Footers, read_metadata
 from lakebed.datafile.row_group_stats import column_stats, decoded_bytes, leaves_of_predicate
 from lakebed.datafile.source import DEFAULT_BATCH_ROWS, MAX_KEY, MIN_KEY, ReadCounters, arrow_errors, checked_schema
@@ -37,7 +38,6 @@ SORTED_BY_MADE_KEY = "utf8, keys made from columns"
 UNIQUE_KEY = "lakebed.unique"
 UNIQUE = "keys"
 """Said by files that are not sorted, and in which no key comes twice all the same."""
-READ_BUFFER = 128 * 1024
 _NUMBER_BYTES = 4
 """Of a place in a dictionary."""
 _ARROW_SCHEMA = "ARROW:schema"
@@ -321,3 +321,19 @@ class ParquetSource:
     def _key_bounds(self, group: int, leaf: int) -> tuple[str | None, str | None]:
         low, high = bounds(self._details.column(group, leaf), self.label)
         return (None, None) if high == "" else (low, high)  # only empty keys: meta columns that are not filled
+
+
+def open_parquet(file: pa.NativeFile, label: str, options: OpenOptions) -> ParquetSource:
+    """A Parquet base file."""
+    return ParquetSource(
+        file,
+        label,
+        key_column=options.key_column,
+        read_buffer=options.read_buffer,
+        counters=options.counters,
+        encoded=options.encoded,
+        footers=options.footers,
+    )
+
+
+PARQUET_FORMAT = BaseFileFormat("PARQUET", b"PAR1", open_parquet)

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from lakebed.datafile.base_file import open_base_file
 from lakebed.datafile.key_bounds import KeyBounds
 from lakebed.datafile.log_file import has_parquet_content, open_log_file, parquet_source
-from lakebed.datafile.orc_source import OrcSource
 from lakebed.datafile.parquet_source import SORTED_KEY, ParquetSource, RowGroup
 from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
 from lakebed.format.bloom_filter import FOOTER_KEY, MAX_KEY, MIN_KEY, TYPE_CODE_KEY, BloomFilter, load_bloom_filter
@@ -23,6 +22,7 @@ from lakebed.model.concat import concat
 from lakebed.model.finding import Finding, Severity
 from lakebed.model.record_key import KeyGenerator, record_key_array
 from lakebed.model.schema import RECORD_KEY
+from lakebed.paths import file_name
 from lakebed.storage.storage import Storage
 
 SORTED = "file is sorted"
@@ -55,9 +55,9 @@ def check_sorted_file(
 
 def _sources(storage: Storage, path: str) -> Iterator[ParquetSource]:
     """The Parquet parts of a file whose rows have record keys; blocks of other kinds are never sorted."""
-    if parse_log_file(path.rpartition("/")[2]) is None:
+    if parse_log_file(file_name(path)) is None:
         source = open_base_file(storage, path)
-        if not isinstance(source, OrcSource):
+        if isinstance(source, ParquetSource):
             yield source
         return
     for block in open_log_file(storage, path).blocks:

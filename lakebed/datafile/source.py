@@ -14,7 +14,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakebed.errors import CorruptTable, StorageUnavailable, UnsupportedFormat
+from lakebed.expression.predicate import Predicate
 from lakebed.model.key_range import KeyRange
+from lakebed.model.schema_evolution import Renames
 
 DEFAULT_BATCH_ROWS = 32_768
 MIN_KEY = "hoodie_min_record_key"
@@ -73,6 +75,20 @@ class FileSource(Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """The wanted columns that the file has, in the wanted order; with `key_range` only rows whose key is in it."""
         ...
+
+
+class BaseFileSource(FileSource, Protocol):
+    """A base file that is open: what a base file format makes of a file. Leaving the `with` block closes the file."""
+
+    def matching_row_groups(self, predicate: Predicate, *, renames: Renames | None = None) -> list[int] | None:
+        """The row groups that may hold a row for which the condition is true; None where nothing is known of them."""
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> BaseFileSource: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 @contextmanager

@@ -22,6 +22,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lakebed.config.base_file_formats import BASE_FILE_FORMATS
 from lakebed.errors import InvalidRequest
 from lakebed.model.files import LogKind
 from lakebed.model.instant import Action, Instant, State
@@ -45,7 +46,6 @@ PARTITION_METAFILE = ".hoodie_partition_metadata"
 VERSION_FILE = "_version_"
 HASHING_META_SUFFIX = ".hashing_meta"
 
-BASE_FILE_EXTENSIONS = frozenset({"parquet", "orc", "hfile", "lance"})
 INITIAL_HASHING_INSTANT = "00000000000000"
 ROLLBACK_TOKEN = "1-0-1"
 """The write token of logs that hold a rollback command: no task wrote them, and no commit names them."""
@@ -55,7 +55,7 @@ _ID = r"[^/._\x00]+"
 _TOKEN = r"[0-9]+-[0-9]+-[0-9]+"
 
 _TIME_RE = re.compile(_TIME)
-_BASE = re.compile(rf"({_ID})_([0-9]+(?:-[0-9]+)*)_({_TIME})\.({'|'.join(sorted(BASE_FILE_EXTENSIONS))})")
+_BASE = re.compile(rf"({_ID})_([0-9]+(?:-[0-9]+)*)_({_TIME})\.([a-z0-9]+)")
 _NATIVE_LOG = re.compile(rf"({_ID})_({_TOKEN})_({_TIME})_(0|[1-9][0-9]{{0,8}})\.(log|deletes|cdc)\.([^/._\x00]+)")
 _INLINE_LOG = re.compile(rf"\.({_ID})_({_TIME})\.log\.(0|[1-9][0-9]{{0,8}})(?:_({_TOKEN})(\.cdc)?)?")
 _INSTANT = re.compile(rf"({_TIME})(?:_({_TIME}))?(?:\.([a-z]+))?(?:\.(requested|inflight))?")
@@ -65,8 +65,6 @@ _MARKER = re.compile(r"([^/\x00]+)\.marker\.(CREATE|MERGE|APPEND)")
 _SERVER_MARKERS = re.compile(r"MARKERS(0|[1-9][0-9]{0,5})")
 _HASHING_META = re.compile(rf"({_TIME})\.hashing_meta")
 _METADATA_FILE_ID = re.compile(r"([^/._\x00]+)-([0-9]{4,})-0")
-
-_NEVER_COMPLETED_BY_WORD = frozenset({Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING})
 
 
 def is_instant_time(text: str) -> bool:
@@ -111,7 +109,7 @@ class LogFileName:
 def parse_base_file(name: str) -> BaseFileName | None:
     """The parts of a base file's name; None for anything else, native logs included."""
     match = _BASE.fullmatch(name)
-    return BaseFileName(*match.groups()) if match else None
+    return BaseFileName(*match.groups()) if match and BASE_FILE_FORMATS.knows(match[4]) else None
 
 
 def parse_log_file(name: str) -> LogFileName | None:
@@ -140,7 +138,7 @@ def parse_instant_file(name: str) -> Instant | None:
     except ValueError:
         return None
     if completion is not None:
-        if word is None or suffix is not None or action in _NEVER_COMPLETED_BY_WORD:
+        if word is None or suffix is not None or action.is_service:
             return None
         return Instant(requested_time, action, State.COMPLETED, completion)
     if suffix is None or (suffix == "requested" and word is None):

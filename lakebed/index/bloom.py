@@ -6,8 +6,13 @@ other.
 
 from __future__ import annotations
 
-from lakebed.index.key_lookup import KeyLookupIndex
+from collections.abc import Mapping
+from functools import partial
+
+from lakebed.index.key_lookup import KeyLookupIndex, made_keys
+from lakebed.index.kinds import IndexKind
 from lakebed.index.locations import IndexContext
+from lakebed.index.options import IndexOptions
 from lakebed.model.record_key import KeyGenerator
 
 
@@ -29,3 +34,19 @@ def bloom_index(
         by_bloom=footers,
         generator=generator,
     )
+
+
+def _open(
+    context: IndexContext, options: IndexOptions, properties: Mapping[str, str], *, is_global: bool = False
+) -> KeyLookupIndex:
+    return bloom_index(
+        context,
+        is_global=is_global,
+        moves=options.bloom_moves,
+        by_ranges=options.prune_by_ranges,
+        generator=made_keys(context, properties),
+    )
+
+
+BLOOM = IndexKind("BLOOM", _open, reads_bloom_filters=True)
+GLOBAL_BLOOM = IndexKind("GLOBAL_BLOOM", partial(_open, is_global=True), is_global=True, reads_bloom_filters=True)

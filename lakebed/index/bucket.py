@@ -19,7 +19,7 @@ from lakebed.datafile.base_file import open_base_file
 from lakebed.datafile.source import MAX_KEY, MIN_KEY
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.format.hashing_meta import name_uuid
-from lakebed.index.locations import IndexContext, Ints, KeyLocation, Places, distinct, with_places
+from lakebed.index.locations import Index, IndexContext, Ints, KeyLocation, Places, distinct, new_file_id
 from lakebed.model.bucket_hash import bucket_id, bucket_ids
 from lakebed.model.files import BaseFile, FileGroupId
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
@@ -36,7 +36,7 @@ def bucket_of_file_id(file_id: str) -> int | None:
 
 
 @dataclass(slots=True)
-class BucketIndex:
+class BucketIndex(Index):
     """The simple bucket index of one write."""
 
     context: IndexContext
@@ -48,20 +48,19 @@ class BucketIndex:
     """Whether the table itself says how many buckets there are; if not, its files are asked."""
     _partitions: dict[str, dict[int, KeyLocation]] = field(default_factory=dict)
 
-    is_global = False
     is_hashed = True
+    places_by_bucket = True
 
     def __post_init__(self) -> None:
         if not 0 < self.num_buckets <= _MOST_BUCKETS:
             raise InvalidRequest(f"a bucket index cannot have {self.num_buckets} buckets")
         check_hash_fields(self.hash_fields, self.key_fields)
 
-    def locate(self, rows: pa.Table) -> pa.Table:
-        """The rows with the file group of their bucket; the instant is null where the group is yet to be made."""
-        return with_places(rows, self.places(rows))
-
     def places(self, rows: pa.Table) -> Places:
-        """The file group of every row. Threads may ask at once: what they note they would all note alike."""
+        """The file group of each row's bucket; the instant is empty where the group is yet to be made.
+
+        Threads may ask at once: what they note they would all note alike.
+        """
         partitions, partition_of = distinct(rows, PARTITION_PATH)
         buckets = np.asarray(
             bucket_ids(rows.column(RECORD_KEY), self.num_buckets, self.hash_fields or self.key_fields, self.key_fields)
@@ -83,6 +82,15 @@ class BucketIndex:
         if found is None:
             found = known[bucket] = KeyLocation(partition_path, self._new_id(partition_path, bucket), "")
         return found
+
+    def is_place(self, group: FileGroupId) -> bool:
+        bucket = bucket_of_file_id(group.file_id)
+        return bucket is not None and self.group(group.partition_path, bucket).file_id == group.file_id
+
+    def successor(self, group: FileGroupId) -> FileGroupId:
+        """A new id that begins with the same bucket."""
+        bucket, new = bucket_of_file_id(group.file_id), new_file_id()
+        return FileGroupId(group.partition_path, new if bucket is None else f"{bucket:08d}{new[8:]}")
 
     def _existing(self, partition_path: str) -> dict[int, KeyLocation]:
         found: dict[int, KeyLocation] = {}

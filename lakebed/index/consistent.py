@@ -28,7 +28,8 @@ from lakebed.format.names import (
 )
 from lakebed.index.bucket import check_hash_fields, grouped
 from lakebed.index.consistent_ring import key_hashes, node_of_hashes
-from lakebed.index.locations import IndexContext, KeyLocation, Places, distinct, with_places
+from lakebed.index.locations import Index, IndexContext, KeyLocation, Places, distinct
+from lakebed.model.files import FileGroupId
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
@@ -75,7 +76,7 @@ def mark_committed(client: MetaClient, partition_path: str, requested_time: str)
 
 
 @dataclass(slots=True)
-class ConsistentBucketIndex:
+class ConsistentBucketIndex(Index):
     """The consistent-hashing bucket index of one write."""
 
     context: IndexContext
@@ -85,14 +86,13 @@ class ConsistentBucketIndex:
     _rings: dict[str, HashingMetadata] = field(default_factory=dict)
     _instants: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    is_global = False
     is_hashed = True
 
     def __post_init__(self) -> None:
         check_hash_fields(self.hash_fields, self.key_fields)
 
-    def locate(self, rows: pa.Table) -> pa.Table:
-        """The rows with the file group of their node; the instant is null where the group is yet to be made."""
+    def places(self, rows: pa.Table) -> Places:
+        """The file group of each row's node; the instant is empty where the group is yet to be made."""
         partitions, partition_of = distinct(rows, PARTITION_PATH)
         hashes = key_hashes(rows.column(RECORD_KEY), self.hash_fields, self.key_fields)
         of_row = np.full(rows.num_rows, -1, np.int64)
@@ -102,7 +102,7 @@ class ConsistentBucketIndex:
             of_row[members] = len(locations) + node_of_hashes(nodes, hashes[members])
             instants = self._base_instants(path)
             locations += [KeyLocation(path, node.file_id, instants.get(node.file_id, "")) for node in nodes]
-        return with_places(rows, Places(tuple(locations), of_row))
+        return Places(tuple(locations), of_row)
 
     def ring(self, partition_path: str) -> HashingMetadata:
         """The partition's ring; that of a new partition is not saved yet."""
@@ -114,6 +114,22 @@ class ConsistentBucketIndex:
     def file_ids(self, partition_path: str) -> frozenset[str]:
         """The file groups on the partition's ring."""
         return frozenset(node.file_id for node in self.ring(partition_path).ring)
+
+    def is_place(self, group: FileGroupId) -> bool:
+        """Whether the group is on the ring; the ring of a new partition is saved."""
+        found = group.file_id in self.file_ids(group.partition_path)
+        self.save_initial(group.partition_path)
+        return found
+
+    def successor(self, group: FileGroupId) -> FileGroupId:
+        """The group in the same place of the ring that comes next."""
+        places = zip(self.ring(group.partition_path).ring, self.renewed(group.partition_path).ring, strict=True)
+        return FileGroupId(
+            group.partition_path, next(new.file_id for old, new in places if old.file_id == group.file_id)
+        )
+
+    def renew_partition(self, partition_path: str, requested_time: str) -> None:
+        save_hashing(self.context.client, self.renewed(partition_path, requested_time))
 
     def save_initial(self, partition_path: str) -> None:
         """Leave the ring of a partition that gets its first rows, for every later writer to find."""

@@ -10,7 +10,7 @@ still alive there.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,16 +18,16 @@ import pyarrow as pa
 
 from lakebed.index.bucket import grouped
 from lakebed.index.key_scan import KeyReader, SliceLookup
-from lakebed.index.locations import IndexContext, Ints, KeyLocation, Places, distinct, distinct_keys, with_places
+from lakebed.index.locations import Index, IndexContext, Ints, KeyLocation, Places, distinct, distinct_keys
 from lakebed.merge.arrow_numpy import index_array
 from lakebed.merge.key_index import KeyIndex
 from lakebed.model.files import FileSlice
-from lakebed.model.record_key import KeyGenerator
+from lakebed.model.record_key import KeyGenerator, key_generator_of
 from lakebed.model.schema import PARTITION_PATH
 
 
 @dataclass(slots=True)
-class KeyLookupIndex:
+class KeyLookupIndex(Index):
     """An index that reads keys. `by_ranges` and `by_bloom` let it leave out base files by their footers."""
 
     context: IndexContext
@@ -37,10 +37,8 @@ class KeyLookupIndex:
     by_bloom: bool = False
     generator: KeyGenerator | None = None
 
-    is_hashed = False
-
-    def locate(self, rows: pa.Table) -> pa.Table:
-        """The rows with the places of their keys."""
+    def places(self, rows: pa.Table) -> Places:
+        """The places where the keys of the rows were found."""
         keys, key_of = distinct_keys(rows)
         partitions, partition_of = distinct(rows, PARTITION_PATH)
         paths = partitions.to_pylist()
@@ -63,7 +61,7 @@ class KeyLookupIndex:
                     owners = self._owners(keys.take(index_array(used)), slices)[place]
                     of_row[members] = np.where(owners >= 0, owners + len(locations), -1)
                     locations += [_location(file_slice) for file_slice in slices]
-        return with_places(rows, Places(tuple(locations), of_row), is_global=self.is_global, moves=self.moves)
+        return Places(tuple(locations), of_row)
 
     def _owners(self, keys: pa.Array, slices: list[FileSlice]) -> Ints:
         """For every key the number of the slice that holds it, or -1."""
@@ -122,3 +120,9 @@ class KeyLookupIndex:
 def _location(file_slice: FileSlice) -> KeyLocation:
     group = file_slice.file_group
     return KeyLocation(group.partition_path, group.file_id, file_slice.base_instant_time)
+
+
+def made_keys(context: IndexContext, properties: Mapping[str, str]) -> KeyGenerator | None:
+    """What makes the keys of a table that does not store them."""
+    config = context.client.config
+    return None if config.populate_meta_fields else key_generator_of(config, properties)

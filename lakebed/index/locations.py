@@ -13,8 +13,9 @@ each call reads the keys of the files.
 
 from __future__ import annotations
 
+import uuid
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 from lakebed.merge.arrow_numpy import index_array_with_nulls
 from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.model.concat import concat_chunks
+from lakebed.model.files import FileGroupId
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 from lakebed.runner import Runner
 from lakebed.timeline.meta_client import MetaClient
@@ -60,30 +62,54 @@ class IndexContext:
     runner: Runner
 
 
-class Index(Protocol):
-    """Finds the file groups of rows."""
-
-    @property
-    def is_global(self) -> bool:
-        """Whether a key is unique in the table, not only in its partition."""
-        ...
-
-    @property
-    def is_hashed(self) -> bool:
-        """Whether places follow from keys alone: rows may come batch by batch, and every row gets a place."""
-        ...
-
-    def locate(self, rows: pa.Table) -> pa.Table:
-        """The rows, which have a record key and a partition path, with the location columns; order is kept."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Places:
     """A list of locations, and for each row its number in the list or -1."""
 
     locations: tuple[KeyLocation, ...]
     of_row: Ints
+
+
+class Index(ABC):
+    """Finds the file groups of rows. An index of its own kind answers `places`, and says what it is good for.
+
+    What it does not say is as for an index that looks keys up and whose file groups take any key.
+    """
+
+    is_global: bool = False
+    """Whether a key is unique in the table, not only in its partition."""
+    moves: bool = True
+    """For a global index: whether a key follows its row to another partition."""
+    is_hashed: bool = False
+    """Whether places follow from keys alone: rows may come batch by batch, and every row gets a place."""
+    places_by_bucket: bool = False
+    """Whether a fixed bucket of the key is all there is to a place: threads may ask for places at once."""
+
+    @abstractmethod
+    def places(self, rows: pa.Table) -> Places:
+        """Where the rows, which have a record key and a partition path, belong."""
+
+    def locate(self, rows: pa.Table) -> pa.Table:
+        """The rows with the location columns; order is kept."""
+        return with_places(rows, self.places(rows), is_global=self.is_global, moves=self.moves)
+
+    def is_place(self, group: FileGroupId) -> bool:
+        """Once a write has begun: whether a hashed index still sends rows to a group where it sent some before.
+
+        What later writers must find of a place that is new is left behind here.
+        """
+        return True
+
+    def successor(self, group: FileGroupId) -> FileGroupId:
+        """A new group in the place of one that is about to be replaced, where a hashed index has to find it later.
+
+        The id that is replaced is retired, and must not be handed out again.
+        """
+        return FileGroupId(group.partition_path, new_file_id())
+
+    def renew_partition(self, partition_path: str, requested_time: str) -> None:
+        """Before a commit that retires the file groups of a partition: leave what says where rows go from then on."""
+        return
 
 
 def with_places(rows: pa.Table, places: Places, *, is_global: bool = False, moves: bool = True) -> pa.Table:
@@ -100,6 +126,11 @@ def with_places(rows: pa.Table, places: Places, *, is_global: bool = False, move
         for start in range(0, max(1, rows.num_rows), ROWS_AT_ONCE)
     ]
     return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+
+
+def new_file_id() -> str:
+    """A file id that nobody has used."""
+    return f"{uuid.uuid4()}-0"
 
 
 def nowhere(rows: pa.Table) -> pa.Table:

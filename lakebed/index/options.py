@@ -14,30 +14,16 @@ from lakebed.config.option import (
     FLAG,
     NUMBER,
     WORDS,
-    choice,
     choice_of,
     option,
     options_of,
     read_options,
+    registered,
     to_properties,
 )
 from lakebed.config.read_options import TableConfig
 from lakebed.errors import InvalidRequest
-
-
-class IndexKind(StrEnum):
-    """How the file group of a key is found."""
-
-    SIMPLE = "SIMPLE"
-    GLOBAL_SIMPLE = "GLOBAL_SIMPLE"
-    BLOOM = "BLOOM"
-    GLOBAL_BLOOM = "GLOBAL_BLOOM"
-    BUCKET = "BUCKET"
-    RECORD_INDEX = "RECORD_INDEX"
-
-    @property
-    def is_global(self) -> bool:
-        return self in (IndexKind.GLOBAL_SIMPLE, IndexKind.GLOBAL_BLOOM, IndexKind.RECORD_INDEX)
+from lakebed.index.kinds import BUCKET, INDEX_KINDS, SIMPLE, IndexKind, index_kind
 
 
 class BucketEngine(StrEnum):
@@ -47,18 +33,12 @@ class BucketEngine(StrEnum):
     CONSISTENT_HASHING = "CONSISTENT_HASHING"
 
 
-_KINDS = {kind.value: kind for kind in IndexKind} | {
-    "GLOBAL_RECORD_LEVEL_INDEX": IndexKind.RECORD_INDEX,
-    "INMEMORY": IndexKind.SIMPLE,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class IndexOptions:
     """The options of indexes."""
 
-    kind: IndexKind = option(  # noqa: RUF009 (a field, not a shared value)
-        "hoodie.index.type", choice(_KINDS), IndexKind.SIMPLE, "How a row's file group is found when writing."
+    kind: str = option(
+        "hoodie.index.type", registered(INDEX_KINDS), SIMPLE, "How a row's file group is found when writing."
     )
     engine: BucketEngine = option(  # noqa: RUF009 (a field, not a shared value)
         "hoodie.index.bucket.engine", choice_of(BucketEngine), BucketEngine.SIMPLE, "The kind of bucket index."
@@ -99,14 +79,29 @@ class IndexOptions:
             raise InvalidRequest(f"a bucket index needs at least one bucket, not {self.num_buckets}")
 
     @property
+    def index_kind(self) -> IndexKind:
+        """What is known of the kind before an index is opened."""
+        return index_kind(self.kind)
+
+    @property
+    def is_global(self) -> bool:
+        """Whether a key is unique in the table, not only in its partition."""
+        return self.index_kind.is_global
+
+    @property
+    def is_hashed(self) -> bool:
+        """Whether places follow from keys alone."""
+        return self.index_kind.is_hashed
+
+    @property
     def is_simple_bucket(self) -> bool:
         """Whether a fixed number of buckets is counted through."""
-        return self.kind is IndexKind.BUCKET and self.engine is BucketEngine.SIMPLE
+        return self.kind == BUCKET and self.engine is BucketEngine.SIMPLE
 
     @property
     def is_consistent_bucket(self) -> bool:
         """Whether buckets lie on a ring, and can be split and merged."""
-        return self.kind is IndexKind.BUCKET and self.engine is BucketEngine.CONSISTENT_HASHING
+        return self.kind == BUCKET and self.engine is BucketEngine.CONSISTENT_HASHING
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> IndexOptions:

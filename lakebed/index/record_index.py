@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,9 @@ import pyarrow as pa
 from lakebed.errors import InvalidRequest
 from lakebed.format.metadata.keys import partition_path
 from lakebed.format.metadata.records import RecordIndexRecord
-from lakebed.index.locations import IndexContext, KeyLocation, Places, distinct_keys, with_places
+from lakebed.index.kinds import IndexKind
+from lakebed.index.locations import Index, IndexContext, KeyLocation, Places, distinct_keys
+from lakebed.index.options import IndexOptions
 from lakebed.metadata.metadata_table import MetadataTable
 from lakebed.model.files import FileGroupId
 
@@ -19,7 +22,7 @@ _KEYS_AT_ONCE = 100_000
 
 
 @dataclass(slots=True)
-class RecordIndex:
+class RecordIndex(Index):
     """The record index of one write. A place whose file group is gone counts as none."""
 
     context: IndexContext
@@ -27,14 +30,13 @@ class RecordIndex:
     moves: bool = False
 
     is_global = True
-    is_hashed = False
 
     def __post_init__(self) -> None:
         if not self.table.has(RECORD_INDEX):
             raise InvalidRequest("the table has no record index", hint="Build it first, or choose another index.")
 
-    def locate(self, rows: pa.Table) -> pa.Table:
-        """The rows with the places of their keys."""
+    def places(self, rows: pa.Table) -> Places:
+        """The places that the metadata table knows."""
         keys, key_of = distinct_keys(rows)
         owners = np.full(len(keys), -1, np.int64)
         numbers: dict[FileGroupId, int] = {}
@@ -49,7 +51,7 @@ class RecordIndex:
         locations = self._locations(list(numbers))
         known = np.array([location.requested_time != "" for location in locations] or [False], np.bool_)
         owners = np.where((owners >= 0) & known[owners], owners, -1)
-        return with_places(rows, Places(tuple(locations), owners[key_of]), is_global=True, moves=self.moves)
+        return Places(tuple(locations), owners[key_of])
 
     def _locations(self, groups: list[FileGroupId]) -> list[KeyLocation]:
         instants: dict[FileGroupId, str] = {}
@@ -58,3 +60,14 @@ class RecordIndex:
                 file_slice.file_group: file_slice.base_instant_time for file_slice in self.context.view.slices(path)
             }
         return [KeyLocation(group.partition_path, group.file_id, instants.get(group, "")) for group in groups]
+
+
+def open_record_index(context: IndexContext, options: IndexOptions, properties: Mapping[str, str]) -> RecordIndex:
+    """The record index of one write, of a table that keeps one."""
+    table = MetadataTable.open(context.client)
+    if table is None:
+        raise InvalidRequest("the table has no metadata table, and so no record index")
+    return RecordIndex(context, table, moves=options.record_moves)
+
+
+RECORD_INDEX_KIND = IndexKind("RECORD_INDEX", open_record_index, is_global=True, can_create=False)

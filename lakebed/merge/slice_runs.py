@@ -20,7 +20,6 @@ from lakebed.datafile.base_file import open_base_file
 from lakebed.datafile.log_file import has_parquet_content, open_log_file, parquet_source, read_block
 from lakebed.datafile.log_scan import LogRun, LogScan, scan_slice
 from lakebed.datafile.parquet_metadata import Footers
-from lakebed.datafile.parquet_source import ParquetSource
 from lakebed.datafile.source import ReadCounters
 from lakebed.errors import CorruptTable
 from lakebed.expression.predicate import Predicate
@@ -170,7 +169,7 @@ class SliceRuns:
         with open_base_file(self.storage, base, counters=counters, encoded=texts, footers=footers) as source:
             project = resolve(source.schema, wanted, renames=names, file=base.path)
             row_groups = None
-            if self.predicate is not None and self.prunes_row_groups(file_slice) and isinstance(source, ParquetSource):
+            if self.predicate is not None and self.prunes_row_groups(file_slice):
                 row_groups = source.matching_row_groups(self.predicate, renames=names)
             batches = source.batches(
                 project.columns or source.schema.names[:1],

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from lakebed.errors import CorruptTable, InvalidRequest, TableNotFound, UnsupportedFormat
 from lakebed.expression.predicate import ColumnStats
@@ -89,6 +89,8 @@ class MetadataTable:
     runner: Runner = field(default_factory=LocalRunner)
     _slices: dict[str, tuple[FileSlice, ...]] = field(default_factory=dict)
     _readers: dict[FileGroupId, GroupReader] = field(default_factory=dict)
+
+    names_are_committed: ClassVar[bool] = True
 
     @classmethod
     def open(cls, data: MetaClient) -> MetadataTable | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakebed.model.files import FileGroupId
+
 
 @dataclass(frozen=True, slots=True)
 class WriteStat:
@@ -46,6 +48,10 @@ class WriteStat:
     total_create_time_ms: int = 0
     total_upsert_time_ms: int = 0
 
+    @property
+    def file_group(self) -> FileGroupId:
+        return FileGroupId(self.partition_path, self.file_id)
+
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
@@ -75,6 +81,10 @@ class CompactionOperation:
     metrics: Mapping[str, float] = field(default_factory=dict)
     kind: str = "FULL"
 
+    @property
+    def file_group(self) -> FileGroupId:
+        return FileGroupId(self.partition_path, self.file_id)
+
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
@@ -95,6 +105,10 @@ class ClusteringSlice:
     file_id: str
     base_file: str | None
     log_files: tuple[str, ...] = ()
+
+    @property
+    def file_group(self) -> FileGroupId:
+        return FileGroupId(self.partition_path, self.file_id)
 
 
 @dataclass(frozen=True, slots=True)

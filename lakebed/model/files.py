@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakebed.model.instant import comparable
+from lakebed.paths import file_name
 
 
 class LogKind(StrEnum):
@@ -45,7 +46,7 @@ class BaseFile:
 
     @property
     def name(self) -> str:
-        return self.path.rpartition("/")[2]
+        return file_name(self.path)
 
     @property
     def extension(self) -> str:
@@ -67,7 +68,7 @@ class LogFile:
 
     @property
     def name(self) -> str:
-        return self.path.rpartition("/")[2]
+        return file_name(self.path)
 
     @property
     def order(self) -> tuple[str, int, str, str]:

@@ -42,6 +42,11 @@ class Action(StrEnum):
         """Whether the completed action can make data files visible."""
         return self in _ADDS_FILES
 
+    @property
+    def is_service(self) -> bool:
+        """Whether it merges or rewrites file slices by a plan: such an action completes under another word."""
+        return self in _COMPLETES_AS
+
 
 _COMPLETES_AS = {
     Action.COMPACTION: Action.COMMIT,

@@ -70,7 +70,7 @@ def cached_vectors(
     if not split.slice.log_files or not reader.reader_context.rule.picks_whole_records:
         return None
     key = key_of(reader, split, _BY_RUN)
-    if not MERGE_VECTORS.takes(key):
+    if not MERGE_VECTORS.takes(reader.storage):
         return None
     if key in MERGE_VECTORS:
         return MERGE_VECTORS.get(key)

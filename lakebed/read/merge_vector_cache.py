@@ -21,6 +21,8 @@ from lakebed.merge.file_group_reader import FileGroupReader, none_missing
 from lakebed.merge.merge_vector import MOST_ORDERED, Numbers, merge_order, merge_vectors
 from lakebed.merge.reader_context import ReadSplit
 from lakebed.merge.runs import Run
+from lakebed.paths import file_name
+from lakebed.storage.storage import Storage
 
 KEPT_BYTES = 256 << 20
 _MOST_ASKED = 100_000
@@ -42,7 +44,7 @@ class FileVector:
 
     @property
     def name(self) -> str:
-        return self.path.rpartition("/")[2]
+        return file_name(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +178,9 @@ class MergeVectorCache:
     _now: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def takes(self, key: _Key) -> bool:
+    def takes(self, storage: Storage) -> bool:
         """Whether vectors of this table may be kept."""
-        return self.in_memory_stores or not key[0].startswith("memory://")
+        return self.in_memory_stores or storage.is_shared
 
     def __contains__(self, key: _Key) -> bool:
         return key in self._kept

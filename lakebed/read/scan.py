@@ -169,7 +169,7 @@ class Scan:
         plan = replace(self, columns=()).plan()
         threads = self._threads(plan)
         reader = plan.reader.with_share(threads)
-        runner = replace(self.runner, threads=threads) if isinstance(self.runner, LocalRunner) else self.runner
+        runner = self.runner.limited_to(threads)
         return sum(runner.map(_Count.run, [_Count(reader, split, self._keep) for split in plan.splits], label="count"))
 
     def to_df(self, spark: Any) -> Any:

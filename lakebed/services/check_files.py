@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from lakebed.config.read_options import ReadOptions
 from lakebed.errors import CorruptTable, UnsupportedFormat
@@ -23,12 +24,13 @@ from lakebed.model.actions import CleanMetadata, CleanPlan
 from lakebed.model.files import LogFile
 from lakebed.model.finding import Finding, Severity
 from lakebed.model.instant import Action
+from lakebed.paths import file_name, folder_of
 from lakebed.read.plan import choose_lister
 from lakebed.storage.storage import FileInfo, joined
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.committed import TimelineCommits
 from lakebed.view.file_system_view import FileSystemView
-from lakebed.view.partitions import StorageLister, is_hidden, is_marked, read_metafile
+from lakebed.view.partitions import is_hidden, is_marked, read_metafile
 from lakebed.view.slicing import group_files
 
 NAMED_FILES = "committed files are there"
@@ -55,7 +57,7 @@ class Listing:
         for top in storage.list_folders(""):
             if top != HOODIE_DIR:
                 for info in storage.list(top, recursive=True):
-                    folders.setdefault(info.path.rpartition("/")[0], []).append(info)
+                    folders.setdefault(folder_of(info.path), []).append(info)
         commits = TimelineCommits(client)
         return cls(client, commits, {name: files for name, files in folders.items() if _counts(client, name, files)})
 
@@ -121,12 +123,14 @@ class _Reported:
     listing: Listing
     reported: dict[str, FileInfo]
 
+    names_are_committed: ClassVar[bool] = False
+
     def partitions(self) -> list[str]:
-        return sorted({*self.listing.folders, *(path.rpartition("/")[0] for path in self.reported)})
+        return sorted({*self.listing.folders, *(folder_of(path) for path in self.reported)})
 
     def files(self, partition_path: str) -> list[FileInfo]:
         there = {info.path: info for info in self.listing.folders.get(partition_path, ())}
-        here = {path: info for path, info in self.reported.items() if path.rpartition("/")[0] == partition_path}
+        here = {path: info for path, info in self.reported.items() if folder_of(path) == partition_path}
         return list({**there, **here}.values())
 
 
@@ -137,10 +141,12 @@ def _cleaned(client: MetaClient) -> set[str]:
         plan = client.plan(instant)
         body = client.body(instant) if instant.is_completed else None
         if isinstance(plan, CleanPlan) and not isinstance(body, CleanMetadata):
-            found.update(joined(partition, _name(path)) for partition, paths in plan.files.items() for path in paths)
+            found.update(
+                joined(partition, file_name(path)) for partition, paths in plan.files.items() for path in paths
+            )
         if isinstance(body, CleanMetadata):
             for partition, done in body.partitions.items():
-                found.update(joined(partition, _name(path)) for path in done.deleted)
+                found.update(joined(partition, file_name(path)) for path in done.deleted)
     return found
 
 
@@ -189,7 +195,7 @@ def check_metadata(client: MetaClient, options: ReadOptions) -> Iterator[Finding
     rebuild = "Open the table with drop_metadata=True and write, or have Apache Hudi rebuild the metadata table."
     try:
         lister, _ = choose_lister(client, options)
-        if lister is None or isinstance(lister, StorageLister):
+        if lister is None or not lister.names_are_committed:
             return
         told, seen = (_visible(FileSystemView.of(client, source)) for source in (lister, None))
     except (CorruptTable, UnsupportedFormat) as error:
@@ -209,7 +215,3 @@ def _visible(view: FileSystemView) -> set[str]:
 def _begin(name: str) -> str | None:
     parsed = parse_base_file(name) or parse_log_file(name)
     return parsed.requested_time if parsed else None
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]

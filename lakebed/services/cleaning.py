@@ -20,6 +20,7 @@ from lakebed.errors import ConflictError, CorruptTable
 from lakebed.model.actions import CleanMetadata, CleanPartition, CleanPlan, CommitMetadata, InstantRef
 from lakebed.model.files import FileGroup, FileSlice
 from lakebed.model.instant import Action, Instant
+from lakebed.paths import file_name
 from lakebed.services.cleaning_policy import Expendable, Retention, expendable, log_compacted, retention
 from lakebed.services.plan_inputs import silent_logs
 from lakebed.services.reserved import File, Reserved
@@ -119,7 +120,7 @@ def remove_files(
 
     def plan(fresh: MetaClient, requested_time: str) -> CleanPlan | None:
         held = Reserved.of(fresh).held()
-        free = {p: [name for name in names if (p, _name(name)) not in held] for p, names in files.items()}
+        free = {p: [name for name in names if (p, file_name(name)) not in held] for p, names in files.items()}
         if not any(free.values()):
             return None
         extra = _since(whole_since(fresh, planned=True), retain.completion_time)
@@ -196,7 +197,7 @@ def _newest(group: FileGroup) -> FileSlice:
 
 def _split(partition: str, plan: CleanPlan, kept: Collection[File]) -> CleanPartition:
     """What is deleted in a partition and what is left; only the former must be among the patterns of a report."""
-    names = tuple(map(_name, plan.files[partition]))
+    names = tuple(map(file_name, plan.files[partition]))
     deleted = tuple(name for name in names if (partition, name) not in kept)
     left = tuple(name for name in names if (partition, name) in kept)
     return CleanPartition(partition, plan.policy, deleted, deleted, left)
@@ -285,7 +286,3 @@ def _paths(client: MetaClient, files: Mapping[str, Sequence[str]]) -> dict[str, 
 
 def _last_write(client: MetaClient, requested_time: str) -> str:
     return max((instant.requested_time for instant in client.completed_writes()), default=requested_time)
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]

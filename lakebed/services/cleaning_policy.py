@@ -23,6 +23,7 @@ from lakebed.datafile.log_file import open_log_file
 from lakebed.format.log.block import BlockKind, LogBlock
 from lakebed.model.files import FileGroup, FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import Action, Instant
+from lakebed.paths import file_name
 from lakebed.timeline.clock import comparable, instant_time_before
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.markers import begin_of
@@ -127,9 +128,9 @@ def log_compacted(client: MetaClient, keep: Retention) -> dict[CoveredLog, Cover
     inputs: dict[FileGroupId, dict[str, dict[str, str]]] = {}  # by group and compaction, covered logs and their begins
     for instant, plan in done:
         for operation in plan.operations:
-            names = {_name(path): begin_of(_name(path)) for path in operation.log_files}
+            names = {file_name(path): begin_of(file_name(path)) for path in operation.log_files}
             logs = {name: requested_time for name, requested_time in names.items() if requested_time}
-            group = FileGroupId(operation.partition_path, operation.file_id)
+            group = operation.file_group
             inputs.setdefault(group, {})[instant.requested_time] = logs
     completed = {instant.requested_time: _done(instant) for instant, _ in done}
     found: dict[CoveredLog, Covered] = {}
@@ -204,7 +205,3 @@ def _never_counted(client: MetaClient, view: FileSystemView, partition: str) -> 
 
 def _done(instant: Instant) -> str:
     return comparable(instant.completion_time or "")
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]

@@ -13,8 +13,9 @@ from dataclasses import replace
 from lakebed.config.clustering_options import LAYOUT_STRATEGY, SORT_COLUMNS, ClusteringOptions
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.model.actions import ClusteringGroup, CommitMetadata, RequestedReplace, WriteStat
-from lakebed.model.files import FileGroupId, FileSlice
+from lakebed.model.files import FileSlice
 from lakebed.model.instant import Action, Instant, State
+from lakebed.paths import file_name
 from lakebed.read.reader_context import reader_context_of_plan
 from lakebed.runner import Runner
 from lakebed.services.clustering_plan import CHILDREN_KEY, CLUSTER, refuse_unclusterable
@@ -96,7 +97,7 @@ def _tasks(txn: Transaction, groups: tuple[ClusteringGroup, ...], resizing: Resi
     tasks = []
     for number, group in enumerate(groups):
         partitions = {file_slice.partition_path for file_slice in group.slices}
-        now = [alive.get(FileGroupId(file_slice.partition_path, file_slice.file_id)) for file_slice in group.slices]
+        now = [alive.get(file_slice.file_group) for file_slice in group.slices]
         if resizing is not None:
             taken = resizing.take(group, now)
             if taken is not None:
@@ -110,7 +111,7 @@ def _tasks(txn: Transaction, groups: tuple[ClusteringGroup, ...], resizing: Resi
 
 def _is_as_planned(snapshot: MetaClient, group: ClusteringGroup, now: list[FileSlice | None]) -> bool:
     for wanted, file_slice in zip(group.slices, now, strict=True):
-        names = {path.rpartition("/")[2] for path in (wanted.base_file, *wanted.log_files) if path}
+        names = {file_name(path) for path in (wanted.base_file, *wanted.log_files) if path}
         if file_slice is None or any(changes(snapshot, file_slice, names)):
             return False
     return True

@@ -17,7 +17,7 @@ from lakebed.config.clustering_options import SORT_COLUMNS, ClusteringOptions, C
 from lakebed.config.read_options import TableConfig
 from lakebed.errors import InvalidRequest
 from lakebed.format.hashing_meta import NodeTag, render_child_nodes
-from lakebed.index.options import IndexKind, IndexOptions
+from lakebed.index.options import IndexOptions
 from lakebed.merge.reader_context import LSM_TREE
 from lakebed.model.actions import ClusteringGroup, ClusteringPlan, ClusteringSlice, RequestedReplace
 from lakebed.model.files import FileSlice
@@ -150,7 +150,7 @@ def refuse_unclusterable(
             "the table cannot be clustered: the bucket of a row follows from its key, so rows cannot change files",
             hint="Compact it instead; for another number of buckets write the table anew.",
         )
-    if not is_resize and index.kind is not IndexKind.BUCKET:
+    if not is_resize and not index.is_hashed:
         refuse_unnamed_buckets(client, properties)
     refuse_order(config, options.sort_columns, options.curve)
     check_sortable(options.sort_columns, reader_context_of(client).schema)

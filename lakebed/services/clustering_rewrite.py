@@ -26,6 +26,7 @@ from lakebed.datafile.base_file import open_base_file
 from lakebed.datafile.writers import BaseFileWriter, FileSchema, RollingBaseWriter, WriteTarget, without_place
 from lakebed.format.names import MarkerType
 from lakebed.index.consistent_ring import Buckets
+from lakebed.index.kinds import wants_bloom_filters
 from lakebed.merge.arrow_numpy import Ints, bool_array, truths
 from lakebed.merge.file_group_reader import FileGroupReader, merge_share
 from lakebed.merge.reader_context import LSM_TREE, ReaderContext, ReadSplit
@@ -92,7 +93,7 @@ def rewriting_of(
         ),
         txn.requested_time,
         RowOrdering(options.sort_columns, options.curve) if ordered else None,
-        bloom_filter="BLOOM" in (config.index_type or ""),
+        bloom_filter=wants_bloom_filters(config.index_type),
         populate_meta_fields=config.populate_meta_fields,
         memory=share // 4,
     )

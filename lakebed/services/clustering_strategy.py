@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from lakebed.config.clustering_options import LAYOUT_STRATEGY, SORT_COLUMNS, ClusteringOptions, PartitionFilter
 from lakebed.config.read_options import TableConfig
 from lakebed.datafile.base_file import open_base_file
-from lakebed.datafile.parquet_source import ParquetSource
 from lakebed.format.hashing_meta import HashingNode
 from lakebed.merge.reader_context import LSM_TREE
 from lakebed.model.actions import RequestedReplace
@@ -145,7 +144,7 @@ def _in_turn(
         if file_slice.base_file is None:
             return ""
         with open_base_file(storage, file_slice.base_file) as source:
-            found = source.key_range if isinstance(source, ParquetSource) else None
+            found = source.key_range
             return found.low or "" if found is not None else ""
 
     lows = dict(

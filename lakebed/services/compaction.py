@@ -24,6 +24,7 @@ from lakebed.datafile.parquet_metadata import Footers
 from lakebed.datafile.writers import STATES_UNIQUE, BaseFileWriter, FileSchema, WriteTarget, without_place
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.format.names import MarkerType, parse_base_file
+from lakebed.index.kinds import wants_bloom_filters
 from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.reader_context import LSM_TREE, ReaderContext, ReadSplit
 from lakebed.model.actions import CommitMetadata, CompactionPlan, WriteStat
@@ -31,8 +32,9 @@ from lakebed.model.files import FileGroupId, FileSlice, LogFile
 from lakebed.model.instant import Instant
 from lakebed.model.schema import OPERATION as OPERATION_FIELD
 from lakebed.model.schema import without_meta_fields
+from lakebed.paths import file_name
 from lakebed.read.reader_context import reader_context_of_plan
-from lakebed.runner import LocalRunner, Runner
+from lakebed.runner import Runner
 from lakebed.services.compaction_plan import OPERATIONS, full_plan
 from lakebed.services.compaction_strategy import FULL, LOG
 from lakebed.services.log_compaction import MergeLogs
@@ -79,7 +81,7 @@ def compact(
         if not isinstance(plan, CompactionPlan):
             raise CorruptTable("a compaction without a plan", file=txn.snapshot.active.path(txn.instant))
         tasks = _tasks(txn, plan)
-        most = max(1, memory // DECENT_SHARE) if isinstance(runner, LocalRunner) else len(tasks)
+        most = max(1, memory // DECENT_SHARE) if runner.shares_memory else len(tasks)
         parallelism = Parallelism.of(runner, min(len(tasks), most), memory)
         reader_context = reader_context_of_plan(txn.snapshot, txn.requested_time, _input_times(tasks))
         merging = _merging(txn, reader_context, options, memory, parallelism)
@@ -101,7 +103,7 @@ def _tasks(txn: Transaction, plan: CompactionPlan) -> list[_Task]:
     files = PlanInputs(txn.snapshot, txn.view)
     slices = [files.slice_of(operation) for operation in plan.operations]
     both = [(operation, file_slice) for operation, file_slice in zip(plan.operations, slices, strict=True)]
-    left = [FileGroupId(one.partition_path, one.file_id) for one, file_slice in both if file_slice is None]
+    left = [one.file_group for one, file_slice in both if file_slice is None]
     if left:
         what = f"the {txn.instant.action} {txn.requested_time} leaves out {len(left)} file groups, such as {left[0]}"
         warnings.warn(
@@ -131,13 +133,13 @@ def _overtaken(now: MetaClient, requested_time: str) -> frozenset[FileGroupId]:
     found: set[FileGroupId] = set()
     for instant, plan in now.pending_compactions():
         if comparable(instant.requested_time) > requested_time:
-            found.update(FileGroupId(one.partition_path, one.file_id) for one in plan.operations if one.kind == FULL)
+            found.update(one.file_group for one in plan.operations if one.kind == FULL)
     for instant in now.completed_writes():
         body = now.body(instant) if comparable(instant.requested_time) > requested_time else None
         if isinstance(body, CommitMetadata) and body.compacted:
             stats = (stat for stats in body.stats.values() for stat in stats)
-            made = (stat for stat in stats if parse_base_file((stat.path or "").rpartition("/")[2]) is not None)
-            found.update(FileGroupId(stat.partition_path, stat.file_id) for stat in made)
+            made = (stat for stat in stats if parse_base_file(file_name(stat.path or "")) is not None)
+            found.update(stat.file_group for stat in made)
     return frozenset(found)
 
 
@@ -170,7 +172,7 @@ def _merging(
         txn.requested_time,
         config.name,
         populate_meta_fields=config.populate_meta_fields,
-        bloom_filter="BLOOM" in (config.index_type or ""),
+        bloom_filter=wants_bloom_filters(config.index_type),
         native_logs=config.version.has_native_logs,
     )
 

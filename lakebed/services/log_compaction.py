@@ -41,6 +41,7 @@ from lakebed.model.files import FileSlice, LogFile, LogKind
 from lakebed.model.instant import Action
 from lakebed.model.schema import OPERATION as OPERATION_FIELD
 from lakebed.model.schema import without_meta_fields
+from lakebed.paths import file_name
 from lakebed.services.compaction_strategy import LogState
 from lakebed.timeline.clock import comparable
 from lakebed.timeline.meta_client import MetaClient
@@ -107,7 +108,7 @@ def _brought(reader: FileGroupReader, runs: Sequence[LogRun]) -> tuple[frozenset
 def _of_several_instants(file_slice: FileSlice, runs: Sequence[LogRun]) -> frozenset[str]:
     instants = {log.path: log.requested_time for log in file_slice.log_files}
     odd = {run.block.file for run in runs if run.block.requested_time != instants[run.block.file]}
-    return frozenset(path.rpartition("/")[2] for path in odd)
+    return frozenset(file_name(path) for path in odd)
 
 
 # ---------------------------------------------------------------------- running

@@ -73,7 +73,7 @@ def created(client: MetaClient) -> dict[str, str]:
 
 def _was_planned(client: MetaClient, write: Instant) -> bool:
     planned = client.active.requested(write)
-    return planned is not None and planned.action in (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING)
+    return planned is not None and planned.action.is_service
 
 
 def _newest_write(client: MetaClient, partition: str, otherwise: str) -> str:

@@ -20,6 +20,7 @@ from lakebed.errors import CorruptTable
 from lakebed.format.names import parse_log_file
 from lakebed.model.actions import CompactionOperation
 from lakebed.model.files import BaseFile, FileGroupId, FileSlice, LogFile, LogKind
+from lakebed.paths import file_name
 from lakebed.services.compaction_strategy import LOG
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
@@ -63,8 +64,7 @@ class PlanInputs:
 
     def slice_of(self, operation: CompactionOperation) -> FileSlice | None:
         """The slice that an operation means; None when its files are gone, and nobody needs them."""
-        group = FileGroupId(operation.partition_path, operation.file_id)
-        files = self._of(operation.partition_path).get(group, {})
+        files = self._of(operation.partition_path).get(operation.file_group, {})
         names = [*((operation.base_file,) if operation.base_file else ()), *operation.log_files]
         missing = [name for name in names if name not in files]
         file_slice = _slice(operation, [files[name] for name in names if name in files])
@@ -77,7 +77,7 @@ class PlanInputs:
 
     def logs_of(self, operation: CompactionOperation) -> tuple[LogFile, ...]:
         """All logs of the group that are there."""
-        files = self._of(operation.partition_path).get(FileGroupId(operation.partition_path, operation.file_id), {})
+        files = self._of(operation.partition_path).get(operation.file_group, {})
         return tuple(file for file in files.values() if isinstance(file, LogFile))
 
     def _without(self, file_slice: FileSlice, missing: list[str], operation: CompactionOperation) -> FileSlice | None:
@@ -108,7 +108,7 @@ class PlanInputs:
         try:
             self.view.slices(partition)
         except CorruptTable as error:
-            if (error.file or "").rpartition("/")[2] in missing:
+            if file_name(error.file or "") in missing:
                 raise CorruptTable(error.what, file=error.file, hint=_GIVE_UP) from error
 
     def _of(self, partition: str) -> Mapping[FileGroupId, Mapping[str, BaseFile | LogFile]]:
@@ -128,5 +128,5 @@ def _slice(operation: CompactionOperation, found: list[BaseFile | LogFile]) -> F
     logs = sorted((file for file in found if isinstance(file, LogFile)), key=lambda log: log.order)
     base = bases[0] if bases else None
     requested_time = operation.base_instant_time or (logs[0].requested_time if logs else found[0].requested_time)
-    group = FileGroupId(operation.partition_path, operation.file_id)
+    group = operation.file_group
     return FileSlice(group, requested_time, base, tuple(logs))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from lakebed.model.actions import CleanPlan
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.instant import Action, Instant
+from lakebed.paths import file_name
 from lakebed.services.plan_inputs import silent_logs
 from lakebed.timeline.meta_client import MetaClient
 
@@ -47,7 +48,7 @@ class Reserved:
     def of(cls, client: MetaClient) -> Reserved:
         """What plans and savepoints of the active timeline say."""
         saved = {
-            (partition, _name(path)): instant
+            (partition, file_name(path)): instant
             for instant, savepoint in client.savepoints()
             for partition, paths in savepoint.files.items()
             for path in paths
@@ -91,22 +92,18 @@ def _planned(client: MetaClient) -> Iterator[Planned]:
     for instant, plan in client.pending_compactions():
         for operation in plan.operations:
             files = filter(None, (operation.base_file, *operation.log_files))
-            group = FileGroupId(operation.partition_path, operation.file_id)
-            yield Planned(instant, group, operation.kind, frozenset(map(_name, files)))
+            group = operation.file_group
+            yield Planned(instant, group, operation.kind, frozenset(map(file_name, files)))
     for instant, replacing in client.pending_clusterings():
         for taken in replacing.clustering.groups if replacing.clustering else ():
             for file_slice in taken.slices:
                 files = filter(None, (file_slice.base_file, *file_slice.log_files))
-                group = FileGroupId(file_slice.partition_path, file_slice.file_id)
-                yield Planned(instant, group, CLUSTER, frozenset(map(_name, files)))
+                group = file_slice.file_group
+                yield Planned(instant, group, CLUSTER, frozenset(map(file_name, files)))
 
 
 def _leaving(client: MetaClient) -> Iterator[tuple[File, Instant]]:
     for instant in client.timeline.pending.of_actions(Action.CLEAN):
         plan = client.plan(instant)
         for partition, paths in plan.files.items() if isinstance(plan, CleanPlan) else ():
-            yield from (((partition, _name(path)), instant) for path in paths)
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
+            yield from (((partition, file_name(path)), instant) for path in paths)

@@ -30,6 +30,7 @@ from lakebed.merge.arrow_numpy import bool_array
 from lakebed.model.actions import ClusteringGroup, WriteStat
 from lakebed.model.files import FileSlice
 from lakebed.model.schema import RECORD_KEY
+from lakebed.paths import file_name
 from lakebed.services.clustering_plan import CHILDREN_KEY, PARTITION_KEY, SEQUENCE_KEY
 from lakebed.services.plan_inputs import changes
 from lakebed.timeline.meta_client import MetaClient
@@ -104,7 +105,7 @@ class Resizing:
     ) -> FileSlice | None:
         """The slice with the files of the plan; None when it got others that the new buckets do not hold as well."""
         wanted = group.slices[place]
-        names = {path.rpartition("/")[2] for path in (wanted.base_file, *wanted.log_files) if path}
+        names = {file_name(path) for path in (wanted.base_file, *wanted.log_files) if path}
         if file_slice is None:
             return None
         came, gone = changes(self.snapshot, file_slice, names)

@@ -30,6 +30,7 @@ from lakebed.model.actions import (
     SavepointMetadata,
 )
 from lakebed.model.instant import Action, Instant, State
+from lakebed.paths import file_name
 from lakebed.services.cleaning import finish_cleans
 from lakebed.services.savepoint import savepoint_named
 from lakebed.storage.storage import joined
@@ -54,7 +55,6 @@ from lakebed.txn.txn_context import TxnContext
 from lakebed.view.file_system_view import FileSystemView
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
-_SERVICES = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING)
 
 
 def restore(client: MetaClient, txn_context: TxnContext, to: str | None = None) -> Instant:
@@ -145,7 +145,7 @@ def rollback(client: MetaClient, txn_context: TxnContext, requested_time: str) -
     pending = client.timeline.find(requested_time)
     if pending is None or pending.is_completed:
         raise ConflictError(f"{found} was changed by another writer meanwhile", hint="Open the table again.")
-    if pending.action not in _SERVICES:
+    if not pending.action.is_service:
         return roll_back(client, pending, txn_context)
     done = roll_back(client, pending, txn_context) if pending.state is State.INFLIGHT else None
     _drop_plan(client, pending, txn_context)
@@ -187,7 +187,7 @@ def _files_of(client: MetaClient, undone: Iterable[InstantRef]) -> dict[str, lis
     """The data files of writes by begin."""
     found: dict[str, list[str]] = {instant.time: [] for instant in undone}
     for path in data_files(client.storage):
-        requested_time = begin_of(_name(path))
+        requested_time = begin_of(file_name(path))
         if requested_time in found:
             found[requested_time].append(path)
     return found
@@ -233,7 +233,7 @@ def _report(
 def _require_files(client: MetaClient, body: SavepointMetadata) -> None:
     there = set(data_files(client.storage))
     for partition, names in body.files.items():
-        missing = [name for name in names if joined(partition, _name(name)) not in there]
+        missing = [name for name in names if joined(partition, file_name(name)) not in there]
         if missing:
             raise CorruptTable("a file that the savepoint holds is missing", file=joined(partition, missing[0]))
 
@@ -301,7 +301,3 @@ def _states(client: MetaClient) -> list[Instant]:
 
 def _done(instant: Instant) -> str:
     return comparable(instant.completion_time or "")
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]

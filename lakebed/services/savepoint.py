@@ -14,6 +14,7 @@ import getpass
 from lakebed.errors import ConflictError, InvalidRequest
 from lakebed.model.actions import CleanMetadata, SavepointMetadata
 from lakebed.model.instant import Action, Instant, State
+from lakebed.paths import file_name
 from lakebed.services.reserved import Reserved
 from lakebed.storage.storage import joined
 from lakebed.timeline.meta_client import MetaClient
@@ -110,7 +111,7 @@ def _taken_by_a_clean(client: MetaClient, body: SavepointMetadata) -> str | None
     for instant in client.timeline.completed.of_actions(Action.CLEAN):
         done = client.body(instant)
         for partition, found in done.partitions.items() if isinstance(done, CleanMetadata) else ():
-            taken.update((partition, path.rpartition("/")[2]) for path in found.deleted)
+            taken.update((partition, file_name(path)) for path in found.deleted)
     saved = ((partition, name) for partition, names in body.files.items() for name in names)
     return next((joined(*file) for file in saved if file in taken), None)
 

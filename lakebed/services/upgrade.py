@@ -30,6 +30,7 @@ from lakebed.model.actions import CommitMetadata
 from lakebed.model.files import FileSlice, LogKind
 from lakebed.model.instant import Action
 from lakebed.model.schema import RECORD_KEY, without_meta_fields
+from lakebed.paths import file_name
 from lakebed.read.reader_context import reader_context_of
 from lakebed.read.scan import Scan
 from lakebed.runner import Runner
@@ -300,7 +301,7 @@ def _refuse_what_cannot_go(client: MetaClient) -> None:
             raise InvalidRequest("the table has native change logs, which version 9 does not know", file=changes[0])
     for instant, savepoint in client.savepoints():
         held = [name for names in savepoint.files.values() for name in names]
-        native = [name for name in held if (log := parse_log_file(name.rpartition("/")[2])) is not None and log.native]
+        native = [name for name in held if (log := parse_log_file(file_name(name))) is not None and log.native]
         if native:
             raise InvalidRequest(
                 f"the savepoint {instant.requested_time} holds native logs, which version 9 does not know",

@@ -34,6 +34,7 @@ from lakebed.spark.listing import KnownFiles
 from lakebed.spark.rows_to_driver import new_folder
 from lakebed.spark.runner import RESULT, SparkRunner, captured, outcome
 from lakebed.spark.types import arrow_schema, by_name, by_number
+from lakebed.storage.storage import location_of
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.write.job import WriteRequest, refuse_pending_clustering, tagging_of
 from lakebed.write.rows.prepare import BATCH_ROWS, Preparation
@@ -42,7 +43,6 @@ from lakebed.write.task.write_task import GroupTarget, Incoming, WriteContext, w
 
 LEAST_BYTES, MOST_BYTES = 64 << 20, 4 << 30
 """Frames that Spark expects to be smaller or larger go by its shuffle."""
-LOCAL = "file://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Segment:
 def can_shuffle_by_files(client: MetaClient, index_options: IndexOptions, size: float | None) -> bool:
     """Whether a write of about so many bytes can go this way."""
     fits = size is not None and LEAST_BYTES <= size <= MOST_BYTES
-    return index_options.is_simple_bucket and fits and client.url.startswith(LOCAL)
+    return index_options.is_simple_bucket and fits and client.storage.is_local
 
 
 def write_by_files(
@@ -80,7 +80,7 @@ def write_by_files(
 ) -> list[WrittenFile]:
     """Write the rows of a frame: what the tasks wrote, for the commit."""
     tagging = tagging_of(snapshot, request, SerialRunner(), files)
-    folder = f"{unquote(snapshot.url.removeprefix(LOCAL))}/{new_folder()}"
+    folder = f"{unquote(location_of(snapshot.storage))}/{new_folder()}"
     apart = _TakeApart(plan, request, snapshot, files, context.requested_time, folder)
     try:
         rows = by_number(df).mapInArrow(_in_task(apart), RESULT).collect()

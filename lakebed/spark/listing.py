@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from lakebed.storage.storage import FileInfo
 from lakebed.timeline.meta_client import MetaClient
@@ -22,6 +23,8 @@ class KnownFiles:
     """A `FileLister` over a list: partitions and their committed files, retired file groups included."""
 
     by_partition: dict[str, tuple[FileInfo, ...]] = field(default_factory=dict)
+
+    names_are_committed: ClassVar[bool] = True
 
     def partitions(self) -> Sequence[str]:
         return list(self.by_partition)

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark us
 
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest, LakebedError
-from lakebed.index.options import IndexKind, IndexOptions
+from lakebed.index.options import IndexOptions
 from lakebed.merge.arrow_numpy import Ints, index_array, numbers
 from lakebed.model.bucket_hash import bucket_ids, string_hashes
 from lakebed.model.record_key import partition_path_array, record_key_array
@@ -65,7 +65,7 @@ def repartition_rows(
     `natively` lets Spark compute the task of a row where it can; those tasks must check what they got.
     """
     index = request.index_options
-    spreads = index.kind is not IndexKind.BUCKET and request.operation in _SPREADING
+    spreads = not index.is_hashed and request.operation in _SPREADING
     columns = pa.schema([plan.incoming.field(name).with_nullable(True) for name in plan.generator.columns])
     stays = not columns.names or (spreads and plan.generator.is_keyless)
     options = replace(request.options, small_file_limit=0) if spreads or stays else request.options
@@ -73,7 +73,7 @@ def repartition_rows(
         return TaggedRows(df, options)
     buckets = _buckets(index, client)
     partitions = [path for path in partitions if path] if client.config.partition_fields else []
-    tasks = 1 if index.kind.is_global and not spreads else _task_count(df, client, request, buckets, len(partitions))
+    tasks = 1 if index.is_global and not spreads else _task_count(df, client, request, buckets, len(partitions))
     by = TaskOfRow(plan, buckets, tasks, by_key=spreads, partitions=tuple(partitions))
     native = None
     if natively and buckets is not None and tasks > 1:

@@ -46,7 +46,7 @@ _GLOB = re.compile(r"([{}\[\]*?\\,])")
 
 def to_df(spark: SparkSession, plan: Plan) -> DataFrame:
     """The rows of a plan as a DataFrame."""
-    if plan.reader.storage.url.startswith("memory://"):
+    if not plan.reader.storage.is_shared:
         return _rows_of_this_process(spark, plan)
     chosen = choose_routes(spark, plan)
     found = find_vectors(spark, plan, chosen)

@@ -40,7 +40,7 @@ class Carried:
 def carried_rows(df: DataFrame, storage: Storage) -> Iterator[pa.RecordBatchReader]:
     """All rows of a frame as a stream. A store in memory is nowhere but here, and takes them as they come."""
     schema = arrow_schema(df.schema)
-    if storage.url.startswith("memory://"):
+    if not storage.is_shared:
         batches = (conform(batch, schema) for batch in df.toArrow().to_batches())
         yield pa.RecordBatchReader.from_batches(schema, batches)
         return

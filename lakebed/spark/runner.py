@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -35,6 +35,12 @@ class SparkRunner:
 
     spark: SparkSession
     progress: Progress | None = None
+
+    shares_memory: ClassVar[bool] = False
+    threads: ClassVar[int | None] = None
+
+    def limited_to(self, threads: int) -> SparkRunner:
+        return self
 
     def map(self, fn: Callable[[_T], _R], tasks: Iterable[_T], *, label: str) -> Iterator[_R]:
         given = list(tasks)

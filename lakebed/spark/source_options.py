@@ -16,6 +16,7 @@ from lakebed.config.read_options import ReadOptions, TableConfig, known_keys
 from lakebed.errors import InvalidRequest, TableNotFound
 from lakebed.model.partition_time import TIME_PREFIXES
 from lakebed.model.record_key import LOGICAL_TIMESTAMPS, PLAIN_SINGLE_KEY, SLASH_DATES
+from lakebed.paths import file_name
 from lakebed.read.plan import Query, query_named
 from lakebed.read.scan import Scan
 from lakebed.services.drop_metadata import without_metadata_table
@@ -165,7 +166,7 @@ class Settings:
         own = self.own
         version = stated(own, VERSION)
         return NewTable(
-            name=stated(own, TABLE_NAME) or storage.url.rstrip("/").rpartition("/")[2],
+            name=stated(own, TABLE_NAME) or file_name(storage.url.rstrip("/")),
             schema=schema_of(schema),
             record_key=(),
             log_format="v1" if version in ("8", "9") else "v2",

@@ -54,7 +54,7 @@ def find_vectors(spark: SparkSession, plan: Plan, chosen: SparkRoutes) -> Found:
 
 def _made(spark: SparkSession, plan: Plan, splits: Sequence[ReadSplit]) -> list[SliceVectors | None]:
     here = sum(split.slice.size for split in splits) <= DRIVER_BYTES
-    runner = LocalRunner.near(plan.reader.storage.url) if here else SparkRunner(spark)
+    runner = LocalRunner.near(is_local=plan.reader.storage.is_local) if here else SparkRunner(spark)
     reader = plan.reader.without_conditions()
     return list(runner.map(_VectorTask(reader), splits, label="merge vectors"))
 

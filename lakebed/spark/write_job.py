@@ -116,7 +116,7 @@ def written_by(rows: DataFrame, task: WriteTask) -> DataFrame:
 
 def _driver_rows(writer: TableWriter) -> int | None:
     """Up to how many rows the driver writes itself; None is any number, for a table that is nowhere but here."""
-    if writer.client.url.startswith("memory://"):
+    if not writer.client.storage.is_shared:
         return None
     text = writer.context.properties.get(DRIVER_ROWS, "10000")
     if not text.isdecimal():
@@ -157,7 +157,7 @@ class WriteTask:
         policy = duplicate_policy(self.request.operation, self.request.options, self.plan.generator)
         if policy is Duplicates.NONE:
             return rows
-        is_global = self.request.index_options.kind.is_global
+        is_global = self.request.index_options.is_global
         known = known_keys_of(self.snapshot, self.context.memory, SerialRunner(), is_global=is_global)
         return new_rows(rows, known, policy)
 

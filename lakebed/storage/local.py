@@ -41,7 +41,15 @@ from lakebed.storage.posix import (
     write_all,
 )
 from lakebed.storage.process import Process
-from lakebed.storage.storage import FileInfo, OutputFile, check_range, checked_file, checked_folder, joined
+from lakebed.storage.storage import (
+    LOCAL_PREFIX,
+    FileInfo,
+    OutputFile,
+    check_range,
+    checked_file,
+    checked_folder,
+    joined,
+)
 
 TEMP_DIR = ".hoodie/.temp"
 """Where Hudi keeps its own short-lived files; its readers and ours never look there for data."""
@@ -57,12 +65,15 @@ _WRITE_BUFFER = 1 << 20
 class LocalStorage:
     """A `Storage` below one local folder, which need not exist before the first write."""
 
+    is_local = True
+    is_shared = True
+
     def __init__(self, base: str | os.PathLike[str]) -> None:
         self._base = os.path.abspath(base)
 
     @property
     def url(self) -> str:
-        return f"file://{self._base}"
+        return f"{LOCAL_PREFIX}{self._base}"
 
     @property
     def base(self) -> Path:

@@ -56,6 +56,9 @@ _named_lock = threading.Lock()
 class MemoryStorage:
     """A `Storage` in memory; `name` makes it one of the buckets that `memory://` URLs of this process share."""
 
+    is_local = False
+    is_shared = False
+
     def __init__(self, name: str | None = None, folder: str = "") -> None:
         self._folder = checked_folder(folder)
         self._name = name

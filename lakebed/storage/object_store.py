@@ -38,6 +38,9 @@ Connect = Callable[[], Any]
 class ObjectStorage:
     """A `Storage` below one prefix of a bucket; `requests` counts what went over the network."""
 
+    is_local = False
+    is_shared = True
+
     def __init__(self, connect: Connect, *, url: str, folder: str = "", store: Any = None) -> None:
         self._connect = connect
         self._url = url

@@ -18,6 +18,10 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from lakebed.errors import CorruptTable
+from lakebed.paths import file_name
+
+LOCAL_PREFIX = "file://"
+"""What the URLs of local storages begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class FileInfo:
 
     @property
     def name(self) -> str:
-        return self.path.rpartition("/")[2]
+        return file_name(self.path)
 
 
 class OutputFile(io.RawIOBase):
@@ -114,6 +118,16 @@ class Storage(Protocol):
         """The base location, for messages and for engines that open files themselves."""
         ...
 
+    @property
+    def is_local(self) -> bool:
+        """Whether files lie on a disk of this machine, under the path that `location_of` tells."""
+        ...
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes that open the same location see the same files; a store in memory is here alone."""
+        ...
+
     def read(self, path: str) -> bytes:
         """A whole file."""
         ...
@@ -165,6 +179,11 @@ class Storage(Protocol):
     def within(self, folder: str) -> Storage:
         """The same store bound to a folder below: the metadata table is a table inside the table."""
         ...
+
+
+def location_of(storage: Storage) -> str:
+    """The base location as Hudi writes it into plans and reports: a plain path on a local disk, else the URL."""
+    return storage.url.removeprefix(LOCAL_PREFIX) if storage.is_local else storage.url
 
 
 def folders_below(storage: Storage, top: str) -> Iterator[str]:

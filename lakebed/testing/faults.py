@@ -142,6 +142,14 @@ class FaultyStorage:
     def url(self) -> str:
         return self.inner.url
 
+    @property
+    def is_local(self) -> bool:
+        return self.inner.is_local
+
+    @property
+    def is_shared(self) -> bool:
+        return self.inner.is_shared
+
     def within(self, folder: str) -> FaultyStorage:
         inner = FaultyStorage(self.inner.within(folder))
         inner._folder = joined(self._folder, checked_folder(folder))

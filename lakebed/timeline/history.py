@@ -153,7 +153,7 @@ class History:
         if len(wanted) < _MANY_FILES:
             parts = [self._reader.times(file, low, high, completed) for file in wanted]
         else:
-            runner = LocalRunner.near(self.storage.url)
+            runner = LocalRunner.near(is_local=self.storage.is_local)
             read = partial(self._reader.times, low=low, high=high, completed=completed)
             parts = list(runner.map(read, wanted, label="history"))
         return in_order(parts, TIMES_SCHEMA)

@@ -25,6 +25,7 @@ from lakebed.format.names import (
     parse_manifest_file,
 )
 from lakebed.format.timeline.files import ManifestEntry, parse_manifest, parse_version
+from lakebed.paths import file_name
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import INSTANT_LENGTH, comparable
 
@@ -40,7 +41,7 @@ class HistoryFile:
 
     @property
     def file_name(self) -> str:
-        return self.path.rpartition("/")[2]
+        return file_name(self.path)
 
     @property
     def name(self) -> HistoryFileName:
@@ -88,7 +89,7 @@ def files_within(files: Sequence[HistoryFile], low: str | None, high: str | None
     least, most = comparable(low or ""), comparable(high or _BEHIND_ALL)
     found = []
     for file in files:
-        first, last, _ = file.path.rpartition("/")[2].split("_")
+        first, last, _ = file_name(file.path).split("_")
         if comparable(first) <= most and comparable(last) >= least:
             found.append(file)
     return found

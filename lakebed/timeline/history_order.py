@@ -46,7 +46,7 @@ def newest_completed(
     reader: HistoryReader, files: Sequence[HistoryFile], actions: pa.Array, until: str | None = None
 ) -> Iterator[Instant]:
     """Actions of these words by falling completion, from `until` on."""
-    runner = LocalRunner.near(reader.storage.url)
+    runner = LocalRunner.near(is_local=reader.storage.is_local)
     times = runner.map(reader.last_completion, files, label="history") if len(files) > 1 else [None] * len(files)
     latest = [(time or _BEHIND_ALL, file) for time, file in zip(times, files, strict=True)]
 

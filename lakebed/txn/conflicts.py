@@ -24,6 +24,7 @@ from lakebed.model.actions import ActionBody, CommitMetadata
 from lakebed.model.files import FileGroupId
 from lakebed.model.instant import Action, Instant
 from lakebed.model.internal_schema import reported_version
+from lakebed.paths import file_name
 from lakebed.runner import LocalRunner
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import comparable
@@ -48,7 +49,7 @@ class Touched:
         rewritten: set[FileGroupId] = set()
         for partition, stats in commit.stats.items():
             for stat in stats:
-                is_log = bool(stat.path) and parse_log_file(_name(stat.path or "")) is not None
+                is_log = bool(stat.path) and parse_log_file(file_name(stat.path or "")) is not None
                 (appended if is_log else rewritten).add(FileGroupId(partition, stat.file_id))
         for partition, file_ids in commit.replaced_file_ids.items():
             rewritten.update(FileGroupId(partition, file_id) for file_id in file_ids)
@@ -200,7 +201,7 @@ def no_file_group_written_twice(commit: CommitMetadata) -> None:
     bases: set[FileGroupId] = set()
     for partition, stats in commit.stats.items():
         for stat in stats:
-            group, name = FileGroupId(partition, stat.file_id), _name(stat.path or "")
+            group, name = FileGroupId(partition, stat.file_id), file_name(stat.path or "")
             base = parse_base_file(name)
             parsed = base or parse_log_file(name)
             if parsed is None:
@@ -218,10 +219,6 @@ def files_are_of(requested_time: str, commit: CommitMetadata) -> None:
     """Every file of the commit carries its begin: the name decides with which commit a file counts."""
     for stats in commit.stats.values():
         for stat in stats:
-            parsed = parse_base_file(_name(stat.path or "")) or parse_log_file(_name(stat.path or ""))
+            parsed = parse_base_file(file_name(stat.path or "")) or parse_log_file(file_name(stat.path or ""))
             if stat.path and (parsed is None or parsed.requested_time != requested_time):
                 raise InvalidRequest(f"a file that does not belong to the instant {requested_time}", file=stat.path)
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]

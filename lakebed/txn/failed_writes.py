@@ -21,6 +21,7 @@ from functools import partial
 from lakebed.format.names import HEARTBEAT_DIR, TEMP_DIR, MarkerType, heartbeat_file, is_instant_time
 from lakebed.model.actions import RequestedReplace
 from lakebed.model.instant import Action, Instant
+from lakebed.paths import file_name
 from lakebed.storage.local import TEMP_PREFIX, owner_of_temporary
 from lakebed.storage.storage import FileInfo
 from lakebed.timeline.meta_client import MetaClient
@@ -122,7 +123,7 @@ def _remove(client: MetaClient, requested_time: str) -> None:
 def _leftovers(client: MetaClient, own: str | None) -> tuple[list[str], list[FileInfo]]:
     """The begins of others that have a heartbeat or markers, and the temporaries."""
     names = {info.name for info in client.storage.list(HEARTBEAT_DIR)}
-    names.update(folder.rpartition("/")[2] for folder in client.storage.list_folders(TEMP_DIR))
+    names.update(file_name(folder) for folder in client.storage.list_folders(TEMP_DIR))
     temporaries = [info for info in client.storage.list(TEMP_DIR) if info.name.startswith(TEMP_PREFIX)]
     return sorted(name for name in names if is_instant_time(name) and name != own), temporaries
 

@@ -13,39 +13,21 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from uuid import uuid4
 
 from lakebed.errors import ConflictError, InvalidRequest, StorageUnavailable
 from lakebed.format.names import HUDI_LOCK_FILE, LOCKS_DIR
-from lakebed.storage.local import LocalStorage
 from lakebed.storage.process import Process
-from lakebed.storage.storage import Storage
-from lakebed.timeline.clock import Clock, SystemClock
-from lakebed.txn.locks import Lease, LockProvider, Patience, StorageLock
-from lakebed.txn.options import LockKind, TxnOptions
+from lakebed.storage.storage import Storage, location_of
+from lakebed.txn.lock_types import LockRequest, LockType
+from lakebed.txn.locks import Lease, Patience, StorageLock
+from lakebed.txn.options import HUDI_LOCKS, LockKind
 
 _OWNER = "lakebed"
-
-
-def lock_for(
-    storage: Storage,
-    options: TxnOptions,
-    clock: Clock | None = None,
-    sleep: Callable[[float], None] = time.sleep,
-) -> LockProvider:
-    """The lock provider that the options name."""
-    match options.lock_provider:
-        case LockKind.STORAGE:
-            return StorageLock(storage, options, clock or SystemClock(), sleep)
-        case LockKind.FILE_SYSTEM:
-            return HudiFileLock(StorageLock(storage, options, clock or SystemClock(), sleep))
-        case LockKind.IN_PROCESS:
-            return InProcessLock(storage.url, options.lock_wait_ms)
-        case LockKind.FILE:
-            return FileLock(storage, options.lock_wait_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +122,9 @@ class FileLock:
     """`flock` on a file of the table: for the processes of one machine, let go by the kernel when its holder dies."""
 
     def __init__(self, storage: Storage, wait_ms: int = 60_000) -> None:
-        if not isinstance(storage, LocalStorage):
+        if not storage.is_local:
             raise InvalidRequest(f"a file lock needs a table on a local disk, not {storage.url}")
-        self._path = storage.base / LOCKS_DIR / "lakebed.flock"
+        self._path = Path(location_of(storage)) / LOCKS_DIR / "lakebed.flock"
         self._wait_ms = wait_ms
 
     @contextmanager
@@ -163,3 +145,19 @@ class FileLock:
             file.write(f"process {os.getpid()}")
             file.flush()
             yield _KernelLease()
+
+
+def _storage_lock(request: LockRequest) -> StorageLock:
+    return StorageLock(request.storage, request.options, request.clock, request.sleep)
+
+
+STORAGE = LockType(LockKind.STORAGE, _storage_lock, HUDI_LOCKS[LockKind.STORAGE])
+FILE_SYSTEM = LockType(
+    LockKind.FILE_SYSTEM, lambda request: HudiFileLock(_storage_lock(request)), HUDI_LOCKS[LockKind.FILE_SYSTEM]
+)
+IN_PROCESS = LockType(
+    LockKind.IN_PROCESS,
+    lambda request: InProcessLock(request.storage.url, request.options.lock_wait_ms),
+    HUDI_LOCKS[LockKind.IN_PROCESS],
+)
+FILE = LockType(LockKind.FILE, lambda request: FileLock(request.storage, request.options.lock_wait_ms))

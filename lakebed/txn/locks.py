@@ -13,7 +13,7 @@ owner's name that this process is gone, and takes the lease over at once: with t
 still have done. On an object store a request may outlive its sender, so there the lease has to run out (5 minutes by
 default), as it has to when the dead writer ran on another machine.
 
-Other providers implement `LockProvider`; `txn/lock_providers.py` has them.
+Other providers implement `LockProvider`; `txn/lock_providers.py` has them, and `txn/lock_types.py` knows their names.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class StorageLease:
         if current.expired or self._lock.clock.now_ms() > current.valid_until_ms + _DRIFT_MS:
             return False
         owner = Process.parse(current.owner.partition(":")[0])
-        return owner is None or not owner.is_gone or not self._lock.storage.url.startswith("file://")
+        return owner is None or not owner.is_gone or not self._lock.storage.is_local
 
     def renew(self) -> bool:
         """Extend the lease; False when it is another's now."""

@@ -29,7 +29,7 @@ from lakebed.format.names import HEARTBEAT_DIR, is_instant_time
 from lakebed.storage.storage import Storage
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.timeline.table_properties import load_table_config, update_properties
-from lakebed.txn.lock_providers import lock_for
+from lakebed.txn.lock_types import lock_for, word_for_tables
 from lakebed.txn.options import HUDI_LOCKS, LOCK_PROVIDER, MODE, Concurrency, FailedWrites, LockKind, TxnOptions
 from lakebed.txn.txn_context import TxnContext
 
@@ -60,15 +60,15 @@ def mode_named(name: str) -> Concurrency:
     return found
 
 
-def mode_properties(mode: Concurrency, lock: LockKind) -> dict[str, str]:
+def mode_properties(mode: Concurrency, lock: str) -> dict[str, str]:
     """What a table keeps of its mode. A single writer's keeps nothing: Hudi would refuse to be told another later."""
-    return {MODE: mode.upper(), LOCK_PROVIDER: HUDI_LOCKS.get(lock, str(lock))} if mode.has_others else {}
+    return {MODE: mode.upper(), LOCK_PROVIDER: word_for_tables(lock)} if mode.has_others else {}
 
 
 def shared_lock(storage: Storage, version: TableVersion) -> LockKind:
     """The lock for several writers that real Hudi can take, too: its storage lock does not know local disks."""
     is_hudis = not version.has_native_logs
-    return LockKind.FILE_SYSTEM if is_hudis and storage.url.startswith("file://") else LockKind.STORAGE
+    return LockKind.FILE_SYSTEM if is_hudis and storage.is_local else LockKind.STORAGE
 
 
 # What holds for a call
@@ -93,7 +93,7 @@ def txn_context_for(client: MetaClient, given: Mapping[str, str], base: TxnConte
         options = replace(options, lock_provider=shared_lock(client.storage, client.config.version))
     lock = base.lock
     if _lock_settings(options) != _lock_settings(base.options):
-        lock = lock_for(client.storage, options, base.clock, base.sleep)
+        lock = lock_for(client.storage, options, base.clock, base.sleep, {**client.config.properties, **given})
     txn_context = replace(base, options=options, lock=lock)
     require_mode(client.config, txn_context)
     if table_mode(client.config).has_others and LOCK_PROVIDER in known:
@@ -198,7 +198,7 @@ def _lock_settings(options: TxnOptions) -> tuple[object, ...]:
 
 def _require_lock(stated: str, options: TxnOptions) -> None:
     """A lock that others do not take keeps nobody apart."""
-    if _DECLARED["lock_provider"].read({LOCK_PROVIDER: stated}) is not options.lock_provider:
+    if _DECLARED["lock_provider"].read({LOCK_PROVIDER: stated}) != options.lock_provider:
         raise InvalidRequest(
             f"the writers of the table are kept apart by {stated}, not by {options.lock_provider}",
             hint=f"Leave {LOCK_PROVIDER} out: the table knows it.",

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lakebed.config.option import NUMBER, choice, choice_of, option, read_options, to_properties
+from lakebed.config.option import NUMBER, choice_of, option, read_options, registered, to_properties
 from lakebed.errors import InvalidRequest
+from lakebed.registry import Registry
 
 _MS = 1000
 MODE = "hoodie.write.concurrency.mode"
@@ -40,7 +41,7 @@ class FailedWrites(StrEnum):
 
 
 class LockKind(StrEnum):
-    """The lock providers that need nothing but the table."""
+    """The lock providers of this package: they need nothing but the table."""
 
     STORAGE = "storage"
     FILE_SYSTEM = "file_system"
@@ -55,7 +56,18 @@ HUDI_LOCKS = {
     LockKind.IN_PROCESS: f"{_CLASSES}InProcessLockProvider",
 }
 """The classes by which real Hudi knows these locks."""
-_LOCKS = {word: kind for kind in LockKind for word in filter(None, (str(kind), HUDI_LOCKS.get(kind)))}
+LOCK_PROVIDERS = Registry(
+    "lakebed.lock_providers",
+    {
+        LockKind.STORAGE: "lakebed.txn.lock_providers:STORAGE",
+        HUDI_LOCKS[LockKind.STORAGE]: LockKind.STORAGE,
+        LockKind.FILE_SYSTEM: "lakebed.txn.lock_providers:FILE_SYSTEM",
+        HUDI_LOCKS[LockKind.FILE_SYSTEM]: LockKind.FILE_SYSTEM,
+        LockKind.IN_PROCESS: "lakebed.txn.lock_providers:IN_PROCESS",
+        HUDI_LOCKS[LockKind.IN_PROCESS]: LockKind.IN_PROCESS,
+        LockKind.FILE: "lakebed.txn.lock_providers:FILE",
+    },
+)
 
 
 NEW_TABLES = Concurrency.SINGLE_WRITER
@@ -87,9 +99,9 @@ class TxnOptions:
     heartbeat_misses: int = option(
         "hoodie.client.heartbeat.tolerable.misses", NUMBER, 2, "After how many missed heartbeats a writer is dead."
     )
-    lock_provider: LockKind = option(  # noqa: RUF009 (a field, not a shared value)
+    lock_provider: str = option(
         LOCK_PROVIDER,
-        choice(_LOCKS),
+        registered(LOCK_PROVIDERS),
         LockKind.STORAGE,
         "What keeps two commits apart; with several writers the one that the table names. `file_system` keeps real "
         "Hudi apart as well, on a local disk.",

@@ -32,8 +32,9 @@ from lakebed.format.names import (
 from lakebed.format.timeline.files import encode_body
 from lakebed.model.actions import InstantRef, RollbackMetadata, RollbackPartition, RollbackPlan, RollbackRequest
 from lakebed.model.instant import Action, Instant, State
+from lakebed.paths import file_name, folder_of
 from lakebed.runner import LocalRunner
-from lakebed.storage.storage import Storage, checked_file, joined
+from lakebed.storage.storage import Storage, checked_file, joined, location_of
 from lakebed.timeline.active import create_requested, load_active
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.heartbeat import Heartbeat
@@ -43,7 +44,6 @@ from lakebed.txn.markers import begin_of, delete_markers, file_id_of, list_marke
 from lakebed.txn.publish import choose_completion, publish
 from lakebed.txn.txn_context import TxnContext
 
-_SERVICES = frozenset({Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING})
 _BATCH = 1000
 
 
@@ -85,9 +85,9 @@ def finish_rollback(client: MetaClient, rollback: Instant, txn_context: TxnConte
     try:
         if rollback.state is State.REQUESTED and client.active.size(_inflight(rollback)) is None:
             storage.put_if_absent(client.active.path(_inflight(rollback)), b"")
-        planned = (joined(r.partition_path, _name(path)) for r in plan.requests for path in r.files)
+        planned = (joined(r.partition_path, file_name(path)) for r in plan.requests for path in r.files)
         found = find_files(storage, target, Action(plan.instant.action))
-        files = sorted({*(path for path in planned if begin_of(_name(path)) == target), *found})
+        files = sorted({*(path for path in planned if begin_of(file_name(path)) == target), *found})
         delete_all(storage, [*files, *side_files(storage, target)])
         commands = take_back(client, target, rollback.requested_time)
         with txn_context.lock.hold() as lease:
@@ -135,7 +135,7 @@ def plan_rollback(client: MetaClient, instant: Instant, files: Iterable[str]) ->
     requested_time = instant.requested_time
     requests = tuple(
         RollbackRequest(
-            path.rpartition("/")[0], file_id_of(_name(path)), requested_time, (absolute_path(client.storage, path),)
+            folder_of(path), file_id_of(file_name(path)), requested_time, (absolute_path(client.storage, path),)
         )
         for path in sorted(files)
     )
@@ -149,17 +149,17 @@ def find_files(storage: Storage, requested_time: str, action: Action | None = No
     when it is run again.
     """
     marked = (m.path for m in list_markers(storage, requested_time) if m.io_type is not MarkerType.APPEND)
-    found = {path for path in marked if begin_of(_name(path)) == requested_time and storage.stat(path) is not None}
-    found.update(path for path in data_files(storage) if begin_of(_name(path)) == requested_time)
+    found = {path for path in marked if begin_of(file_name(path)) == requested_time and storage.stat(path) is not None}
+    found.update(path for path in data_files(storage) if begin_of(file_name(path)) == requested_time)
     if action is Action.CLUSTERING:
-        found = {path for path in found if parse_log_file(_name(path)) is None}
+        found = {path for path in found if parse_log_file(file_name(path)) is None}
     return frozenset(found)
 
 
 def forget_instant(client: MetaClient, plan: RollbackPlan) -> None:
     """Remove an instant that was undone from the timeline, with its markers and heartbeat. Plans of services stay."""
     requested_time, action = plan.instant.time, Action(plan.instant.action)
-    if action in _SERVICES:
+    if action.is_service:
         client.storage.delete([client.active.path(Instant(requested_time, action, State.INFLIGHT))])
     else:
         _forget(client, requested_time, action)
@@ -169,7 +169,7 @@ def forget_instant(client: MetaClient, plan: RollbackPlan) -> None:
 
 def absolute_path(storage: Storage, path: str) -> str:
     """A path as plans and reports hold them: with the table's location, a local one without its scheme."""
-    return f"{storage.url.removeprefix('file://')}/{path}"
+    return f"{location_of(storage)}/{path}"
 
 
 def delete_all(storage: Storage, paths: Sequence[str]) -> None:
@@ -220,9 +220,9 @@ def rolled_back_partitions(
     files: dict[str, list[str]] = {}
     logs: dict[str, dict[str, int]] = {}
     for path in deleted:
-        files.setdefault(path.rpartition("/")[0], []).append(absolute_path(storage, path))
+        files.setdefault(folder_of(path), []).append(absolute_path(storage, path))
     for path, size in commands.items():
-        logs.setdefault(path.rpartition("/")[0], {})[absolute_path(storage, path)] = size
+        logs.setdefault(folder_of(path), {})[absolute_path(storage, path)] = size
     return {
         name: RollbackPartition(name, tuple(files.get(name, ())), rollback_logs=logs.get(name, {}))
         for name in sorted(files.keys() | logs.keys())
@@ -260,7 +260,3 @@ def _require_metadata_writer(client: MetaClient, requested_time: str, txn_contex
 
 def _inflight(rollback: Instant) -> Instant:
     return Instant(rollback.requested_time, Action.ROLLBACK, State.INFLIGHT)
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]

@@ -64,8 +64,6 @@ from lakebed.txn.txn_context import TxnContext
 from lakebed.view.committed import NamedFiles
 from lakebed.view.file_system_view import FileSystemView
 
-_SERVICES = frozenset({Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING})
-
 
 class _Phase(Enum):
     OPEN = "open"
@@ -179,7 +177,7 @@ class Transaction:
         if current is None or current.is_completed:
             heartbeat.remove()
             raise ConflictError(f"{planned} was completed or undone by another writer", hint="Open the table again.")
-        if action in _SERVICES and (taken_over or current.state is State.INFLIGHT):
+        if action.is_service and (taken_over or current.state is State.INFLIGHT):
             roll_back(fresh, current, txn_context)
             if not storage.put_if_absent(heartbeat_file(requested_time), b""):
                 raise ConflictError(f"{planned} is being run by another writer", hint="Try again when it is done.")
@@ -263,7 +261,7 @@ class Transaction:
                 nothing_was_undone(self.snapshot, now)
                 body = self._settled(now, body, settle)
                 self._check_conflicts(now, body)
-                if self.instant.action not in _SERVICES:
+                if not self.instant.action.is_service:
                     schema_still_the_same(self.snapshot, now)
             completion = choose_completion(now, self.instant, body, self._txn_context)
             completion_time_moves_forward(now.timeline, self.requested_time, completion)

@@ -14,7 +14,7 @@ from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import Clock, SystemClock
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.heartbeat import StoreClock
-from lakebed.txn.lock_providers import lock_for
+from lakebed.txn.lock_types import lock_for
 from lakebed.txn.locks import LockProvider
 from lakebed.txn.options import TxnOptions
 

@@ -21,6 +21,7 @@ from lakebed.errors import CorruptTable
 from lakebed.format.names import ROLLBACK_TOKEN, parse_log_file
 from lakebed.model.actions import CommitMetadata
 from lakebed.model.files import BaseFile, FileGroupId, LogFile
+from lakebed.paths import file_name
 from lakebed.runner import LocalRunner
 from lakebed.storage.storage import FileInfo, checked_file, checked_path, joined
 from lakebed.timeline.clock import comparable
@@ -192,7 +193,7 @@ class TimelineCommits:
             for instant, plan in self.client.pending_compactions():
                 for operation in plan.operations:
                     if operation.kind == "FULL":
-                        group = FileGroupId(operation.partition_path, operation.file_id)
+                        group = operation.file_group
                         found[group] = (*found.get(group, ()), instant.requested_time)
             self._pending = found
         return self._pending
@@ -200,7 +201,7 @@ class TimelineCommits:
     def log_compacted_by(self, file: BaseFile | LogFile) -> str | None:
         if self._log_compacted is None:
             self._log_compacted = {
-                (operation.partition_path, path.rpartition("/")[2]): instant.requested_time
+                (operation.partition_path, file_name(path)): instant.requested_time
                 for instant, plan in self.client.log_compactions()
                 for operation in plan.operations
                 for path in operation.log_files

@@ -31,6 +31,11 @@ __all__ = ["FileLister", "FileSystemView", "StatsSource", "StorageLister"]
 class FileLister(Protocol):
     """Where partitions and their files are known from."""
 
+    @property
+    def names_are_committed(self) -> bool:
+        """Whether only files that commits named are listed, so that nobody has to look a name up again."""
+        ...
+
     def partitions(self) -> Sequence[str]:
         """Partition paths relative to the table; `[""]` for a table without partitions."""
         ...
@@ -64,7 +69,7 @@ class FileSystemView:
         """The view of a table by listing its folders, or by a lister whose names come out of commits already."""
         if lister is None:
             return cls(StorageLister(client.storage), TimelineCommits(client))
-        return cls(lister, TimelineCommits(client, check_names=isinstance(lister, StorageLister)))
+        return cls(lister, TimelineCommits(client, check_names=not lister.names_are_committed))
 
     def partitions(self) -> Sequence[str]:
         """Paths of the partitions, those included that only commits know of: their files are missed, or retired."""

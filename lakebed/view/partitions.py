@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +21,7 @@ from pyarrow import orc
 from lakebed.errors import CorruptTable
 from lakebed.format.names import HOODIE_DIR, PARTITION_METAFILE, is_partition_metafile
 from lakebed.format.table_files import PartitionMetafile, parse_partition_metafile, partition_metafile_from
+from lakebed.paths import folder_of
 from lakebed.runner import LocalRunner, Runner
 from lakebed.storage.storage import FileInfo, Storage
 
@@ -31,6 +33,8 @@ class StorageLister:
     storage: Storage
     runner: Runner = field(default_factory=LocalRunner)
     _by_partition: dict[str, list[FileInfo]] | None = None
+
+    names_are_committed: ClassVar[bool] = False
 
     def partitions(self) -> Sequence[str]:
         return list(self._swept())
@@ -51,7 +55,7 @@ class StorageLister:
         by_folder: dict[str, list[FileInfo]] = {"": list(self.storage.list(""))}
         for files in self.runner.map(self._below, folders, label="list"):
             for info in files:
-                by_folder.setdefault(info.path.rpartition("/")[0], []).append(info)
+                by_folder.setdefault(folder_of(info.path), []).append(info)
         return {folder: files for folder, files in sorted(by_folder.items()) if self._is_partition(folder, files)}
 
     def _below(self, folder: str) -> list[FileInfo]:

@@ -21,8 +21,9 @@ from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.writers import FileSchema, WrittenFile
 from lakebed.errors import ConflictError, StorageUnavailable
 from lakebed.index.choose import open_index
-from lakebed.index.consistent import ConsistentBucketIndex, mark_committed, save_hashing
-from lakebed.index.options import IndexKind, IndexOptions
+from lakebed.index.consistent import mark_committed
+from lakebed.index.kinds import wants_bloom_filters
+from lakebed.index.options import IndexOptions
 from lakebed.merge.reader_context import ReaderContext
 from lakebed.model.actions import CommitMetadata, WriteStat
 from lakebed.model.files import FileGroupId
@@ -152,7 +153,7 @@ def write_context(txn: Transaction, request: WriteRequest, parallelism: Parallel
     """What the tasks of a write must know."""
     config, storage = txn.snapshot.config, txn.snapshot.storage
     share = max(LEAST_SHARE, request.working // 2 // parallelism.count)
-    hashed = request.index_options.kind is IndexKind.BUCKET
+    hashed = request.index_options.is_hashed
     own = without_meta_fields(request.reader_context.schema)
     if request.partial and request.columns is not None:
         own = pa.schema([item for item in own if item.name in request.columns])
@@ -166,7 +167,7 @@ def write_context(txn: Transaction, request: WriteRequest, parallelism: Parallel
         fold=request.operation.folds(request.options, config, is_hashed=hashed),
         keeps_known=request.operation.keeps_known(config, is_hashed=hashed),
         partial=request.partial,
-        bloom_filter="BLOOM" in (config.index_type or ""),
+        bloom_filter=wants_bloom_filters(config.index_type),
         populate_meta_fields=config.populate_meta_fields,
         memory=share // 2,
     )
@@ -208,10 +209,9 @@ def _renew_rings(txn: Transaction, request: WriteRequest, replaced: Iterable[str
         return []
     context = index_context(txn.snapshot, txn.view, request.reader_context, SerialRunner())
     index = open_index(context, request.index_options, request.properties)
-    assert isinstance(index, ConsistentBucketIndex)
     partitions = sorted(replaced)
     for partition in partitions:
-        save_hashing(txn.snapshot, index.renewed(partition, txn.requested_time))
+        index.renew_partition(partition, txn.requested_time)
     return partitions
 
 
@@ -228,7 +228,7 @@ def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId
     for instant, plan in snapshot.pending_clusterings():
         for group in plan.clustering.groups if plan.clustering else ():
             for file_slice in group.slices:
-                found = FileGroupId(file_slice.partition_path, file_slice.file_id)
+                found = file_slice.file_group
                 if found in wanted:
                     raise ConflictError(
                         f"the file group {found} is being clustered by {instant.requested_time}",
@@ -244,7 +244,7 @@ def refuse_changed(read: MetaClient, txn: Transaction, request: WriteRequest, ta
     """
     groups = frozenset(tagged_group.target.file_group for tagged_group in tagged)
     partitions = set(request.partitions or ())
-    if request.index_options.kind is not IndexKind.BUCKET:
+    if not request.index_options.is_hashed:
         partitions |= {group.partition_path for group in groups}
     others = list(completed_since(read, txn.snapshot))
     groups |= {group for theirs in others for group in theirs.groups if group.partition_path in partitions}

@@ -76,7 +76,7 @@ class TableWriter:
         context = self.context
         policy = duplicate_policy(operation, context.write_options, plan.generator)
         if policy is not Duplicates.NONE:
-            is_global = context.index_options.kind.is_global
+            is_global = context.index_options.is_global
             known = known_keys_of(self.client, context.memory, context.runner, is_global=is_global)
             rows, request, in_hand = new_rows(rows, known, policy), replace(request, reads=True), False
         return run_write(self.client, context.txn_context, request, rows, context.runner, in_hand=in_hand)

@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from lakebed.config.read_options import TableConfig
 from lakebed.errors import InvalidRequest
-from lakebed.index.options import IndexKind, IndexOptions
+from lakebed.index.kinds import creatable_kinds
+from lakebed.index.options import IndexOptions
 from lakebed.model.partition_path import flag
 from lakebed.model.record_key import LOGICAL_TIMESTAMPS
 
 POPULATE_META_FIELDS = "hoodie.populate.meta.fields"
 PLAIN_KEYGENS = ("SIMPLE", "COMPLEX", "NON_PARTITION")
-_BY_STORED_KEYS = (IndexKind.BLOOM, IndexKind.GLOBAL_BLOOM)
 _OTHERWISE = f"or leave {POPULATE_META_FIELDS} at true"
 
 
@@ -67,11 +67,11 @@ def refuse_unstored_keys(config: TableConfig, index_options: IndexOptions) -> No
     """Bloom filters are made of keys in files: where there are none, Hudi's own upserts end in a null pointer."""
     if config.populate_meta_fields:
         return
-    kind = index_options.kind
-    if kind in _BY_STORED_KEYS:
-        others = ", ".join((IndexKind.SIMPLE, IndexKind.GLOBAL_SIMPLE, IndexKind.BUCKET))
+    kind = index_options.index_kind
+    if kind.reads_bloom_filters:
+        others = ", ".join(one.name for one in creatable_kinds() if not one.reads_bloom_filters)
         raise InvalidRequest(
-            f"hoodie.index.type={kind} needs keys in files, and the table has no meta fields",
+            f"hoodie.index.type={kind.name} needs keys in files, and the table has no meta fields",
             hint=f"Use one of {others}.",
         )
 

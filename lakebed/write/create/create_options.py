@@ -12,7 +12,8 @@ from typing import TypeVar
 from lakebed.config.option import WORDS
 from lakebed.config.table_config import KEY_GENERATOR_TYPES
 from lakebed.errors import InvalidRequest
-from lakebed.index.options import BucketEngine, IndexKind, IndexOptions
+from lakebed.index.kinds import BUCKET, INDEX_KINDS, IndexKind, creatable_kinds, index_kind
+from lakebed.index.options import BucketEngine, IndexOptions
 from lakebed.model.partition_time import TIME_PREFIXES
 from lakebed.model.record_key import USER_PROVIDED, registered_key_generator
 from lakebed.txn.mode import mode_named
@@ -43,14 +44,7 @@ SETTLED = frozenset(
 ) | {INDEX_TYPE, ENGINE, NUM_BUCKETS, MODE}
 """The keys that are read here; the table is given their meaning under the first name of each."""
 
-INDEXES: Mapping[str, tuple[str, str | None]] = {
-    "bucket": ("BUCKET", "SIMPLE"),
-    "consistent_bucket": ("BUCKET", "CONSISTENT_HASHING"),
-    "simple": ("SIMPLE", None),
-    "bloom": ("BLOOM", None),
-    "global_simple": ("GLOBAL_SIMPLE", None),
-    "global_bloom": ("GLOBAL_BLOOM", None),
-}
+_BUCKETS = {"bucket": (BUCKET, BucketEngine.SIMPLE), "consistent_bucket": (BUCKET, BucketEngine.CONSISTENT_HASHING)}
 _TABLE_TYPES = {"MERGE_ON_READ": "mor", "COPY_ON_WRITE": "cow", "MOR": "mor", "COW": "cow"}
 _TYPES = tuple(KEY_GENERATOR_TYPES.values())
 _FIELD_TYPES = ("SIMPLE", "TIMESTAMP")
@@ -102,15 +96,28 @@ def index_option(properties: Mapping[str, str]) -> tuple[str | None, int | None]
     has_kind, has_engine = (stated(properties, (key,)) is not None for key in (INDEX_TYPE, ENGINE))
     if not has_kind and not has_engine:
         return None, options.num_buckets
-    kind = options.kind if has_kind else IndexKind.BUCKET
-    if kind is IndexKind.RECORD_INDEX:
-        return "record", options.num_buckets
-    engine = options.engine if kind is IndexKind.BUCKET else None
-    return _index_name(kind, engine), options.num_buckets
+    wanted = (options.kind if has_kind else BUCKET, options.engine)
+    if wanted[0] != BUCKET:
+        return _create_name(wanted[0]), options.num_buckets
+    return next(name for name, pair in _BUCKETS.items() if pair == wanted), options.num_buckets
 
 
-def _index_name(kind: IndexKind, engine: BucketEngine | None) -> str:
-    return next(name for name, pair in INDEXES.items() if pair == (kind, engine))
+def _create_name(kind: str) -> str:
+    return kind.lower().removesuffix("_index")
+
+
+def index_named(name: str) -> tuple[IndexKind, BucketEngine | None]:
+    """The kind that an `index=` of `create` means, and the engine of buckets; only that kind is loaded."""
+    kind, engine = _BUCKETS.get(name, (None, None))
+    for word in (name, f"{name}_index"):
+        known = kind or INDEX_KINDS.name_of(word)
+        if known is not None and (kind or _create_name(known) == name) and index_kind(known).can_create:
+            return index_kind(known), engine
+    others = [_create_name(one.name) for one in creatable_kinds() if one.name != BUCKET]
+    installed = [_create_name(one) for one in INDEX_KINDS.names if one not in INDEX_KINDS.names_here]
+    raise InvalidRequest(
+        f"index={name!r} is not known", hint=f"Use one of: {', '.join((*_BUCKETS, *others, *installed))}."
+    )
 
 
 def key_generator_option(

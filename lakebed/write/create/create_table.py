@@ -26,7 +26,6 @@ from lakebed.storage.storage import Storage
 from lakebed.txn.mode import mode_properties, shared_lock
 from lakebed.write.create.create_options import (
     INDEX_TYPE,
-    INDEXES,
     LAYOUT,
     NUM_BUCKETS,
     ORDERING,
@@ -36,6 +35,7 @@ from lakebed.write.create.create_options import (
     VERSION,
     agreed,
     columns_option,
+    index_named,
     index_option,
     key_generator_option,
     merge_mode_option,
@@ -182,8 +182,8 @@ def default_index(new: NewTable) -> str:
 
 
 def _index_properties(new: NewTable) -> dict[str, str]:
-    kind, engine = INDEXES[default_index(new)]
-    found = {"hoodie.index.type": kind}
+    kind, engine = index_named(default_index(new))
+    found = {"hoodie.index.type": kind.name}
     if engine is not None:
         found["hoodie.index.bucket.engine"] = engine
         found["hoodie.bucket.index.num.buckets"] = str(new.num_buckets or 4)
@@ -201,10 +201,10 @@ def _check_choices(new: NewTable) -> None:
             raise InvalidRequest(f"{what}={value!r} is not known", hint=f"Use one of: {', '.join(known)}.")
     if new.index == "record":
         raise InvalidRequest('index="record" needs the metadata table, which is not written yet', hint='Use "bucket".')
-    if new.index is not None and new.index not in INDEXES:
-        raise InvalidRequest(f"index={new.index!r} is not known", hint=f"Use one of: {', '.join(INDEXES)}.")
-    if "bucket" in default_index(new) and not new.record_key:
-        raise InvalidRequest("a bucket index needs a record key", hint="Give record_key=..., or another index.")
+    index = default_index(new)
+    if index_named(index)[0].needs_record_key and not new.record_key:
+        article = "a bucket index" if "bucket" in index else f"the index {index}"
+        raise InvalidRequest(f"{article} needs a record key", hint="Give record_key=..., or another index.")
     if default_index(new) == "consistent_bucket" and new.table_type != "mor":
         raise InvalidRequest("consistent hashing is for merge-on-read tables", hint='Use index="bucket".')
     if new.num_buckets is not None and not (isinstance(new.num_buckets, int) and 0 < new.num_buckets <= MOST_BUCKETS):

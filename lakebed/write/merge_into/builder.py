@@ -111,7 +111,7 @@ def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
             own,
             columns,
             generator,
-            moves=bool(config.partition_fields) and not context.index_options.kind.is_global,
+            moves=bool(config.partition_fields) and not context.index_options.is_global,
         )
         plan = writer.plan(reader_context, columns, partial=partial is not None)
         request = replace(

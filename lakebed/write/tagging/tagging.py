@@ -21,9 +21,8 @@ import pyarrow as pa
 
 from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import WriteOptions
-from lakebed.index.bucket import BucketIndex
 from lakebed.index.choose import open_index
-from lakebed.index.locations import FILE_ID, LOCATION_COLUMNS, Index, IndexContext, nowhere
+from lakebed.index.locations import FILE_ID, LOCATION_COLUMNS, Index, IndexContext, new_file_id, nowhere
 from lakebed.index.options import IndexOptions
 from lakebed.merge.arrow_numpy import Bools, bool_array, index_array, take, valid
 from lakebed.merge.file_group_reader import FileGroupReader
@@ -45,7 +44,6 @@ from lakebed.write.tagging.targets import (
     all_slices,
     group_targets,
     groups_being_clustered,
-    new_file_id,
     refuse_replaced_buckets,
 )
 from lakebed.write.task.write_task import GroupTarget, Incoming
@@ -100,7 +98,7 @@ class Tagging:
         if not index.is_hashed:
             refuse_unnamed_buckets(self.client, self.properties)
         for is_delete, batches in ((False, rows), (True, deletes)):
-            if isinstance(index, BucketIndex):
+            if index.places_by_bucket:
                 self._buffer_buckets(group_buffers, index, batches, is_delete, in_hand and not is_delete)
                 continue
             for batch in batches:
@@ -117,7 +115,7 @@ class Tagging:
     def _buffer_buckets(
         self,
         group_buffers: GroupBuffers,
-        index: BucketIndex,
+        index: Index,
         batches: Iterable[pa.RecordBatch],
         is_delete: bool,
         in_hand: bool,
@@ -132,7 +130,7 @@ class Tagging:
                 return batch, parts
             return batch, [(group, batch if rows is None else take(batch, rows)) for group, rows in parts]
 
-        runner = LocalRunner(os.cpu_count(), PARTS_IN_FLIGHT) if isinstance(self.runner, LocalRunner) else self.runner
+        runner = LocalRunner(os.cpu_count(), PARTS_IN_FLIGHT) if self.runner.shares_memory else self.runner
         parts = (part for batch in batches if batch.num_rows for part in group_buffers.bounded_parts(batch))
         for batch, routed in runner.map(apart, parts, label="tag"):
             own = batch.select([name for name in (RECORD_KEY, PARTITION_PATH) if name in batch.schema.names]).nbytes
@@ -146,7 +144,7 @@ class Tagging:
     def by_bucket(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[FileGroupId, pa.RecordBatch]]:
         """Prepared rows by file group, batch after batch, where a hash tells the group."""
         index = self._index(self.client, self._view(self.client))
-        assert isinstance(index, BucketIndex)
+        assert index.places_by_bucket
         for batch in batches:
             for group, rows in _rows_of_buckets(index, batch) if batch.num_rows else ():
                 yield group, batch if rows is None else take(batch, rows)
@@ -259,7 +257,7 @@ def index_context(
     return IndexContext(client, view, reader, runner)
 
 
-def _rows_of_buckets(index: BucketIndex, batch: pa.RecordBatch) -> Iterator[tuple[FileGroupId, pa.Array | None]]:
+def _rows_of_buckets(index: Index, batch: pa.RecordBatch) -> Iterator[tuple[FileGroupId, pa.Array | None]]:
     """The numbers of each file group's rows, None for all."""
     places = index.places(pa.Table.from_batches([batch]))
     for number, rows in rows_by_group(places.of_row):

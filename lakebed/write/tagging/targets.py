@@ -12,13 +12,10 @@ settled what the table holds.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from lakebed.errors import ConflictError
-from lakebed.index.bucket import BucketIndex, bucket_of_file_id
-from lakebed.index.consistent import ConsistentBucketIndex
 from lakebed.index.locations import Index
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.timeline.meta_client import MetaClient
@@ -43,7 +40,7 @@ class TargetRules:
         `has_files` says whether its partition has any: a replaced group leaves its file id behind there.
         """
         if self.operation.replaces:
-            new = replacement_of(group, self.index) if has_files else group
+            new = self.index.successor(group) if has_files else group
             return GroupTarget(new, Target.CREATE, None, may_roll=not self.index.is_hashed)
         if latest is None:
             if self.operation is Operation.DELETE:
@@ -72,33 +69,8 @@ def group_targets(
 def refuse_replaced_buckets(groups: Iterable[FileGroupId], index: Index) -> None:
     """Rows were hashed before the write began; buckets that were replaced or split since have other file groups."""
     for group in groups:
-        if isinstance(index, ConsistentBucketIndex):
-            now = group.file_id if group.file_id in index.file_ids(group.partition_path) else None
-            index.save_initial(group.partition_path)
-        elif isinstance(index, BucketIndex):
-            bucket = bucket_of_file_id(group.file_id)
-            now = index.group(group.partition_path, bucket).file_id if bucket is not None else None
-        else:
-            continue
-        if now != group.file_id:
+        if not index.is_place(group):
             raise ConflictError(f"the file group {group} was replaced by another writer just now", hint="Write again.")
-
-
-def replacement_of(group: FileGroupId, index: Index) -> FileGroupId:
-    """A new group for the rows of one that is about to be replaced; a bucket keeps its number, or range of the ring."""
-    if isinstance(index, ConsistentBucketIndex):
-        ranges = zip(index.ring(group.partition_path).ring, index.renewed(group.partition_path).ring, strict=True)
-        return FileGroupId(
-            group.partition_path, next(new.file_id for old, new in ranges if old.file_id == group.file_id)
-        )
-    bucket = bucket_of_file_id(group.file_id) if index.is_hashed else None
-    new = new_file_id()
-    return FileGroupId(group.partition_path, new if bucket is None else f"{bucket:08d}{new[8:]}")
-
-
-def new_file_id() -> str:
-    """An id that no other file group has."""
-    return f"{uuid.uuid4()}-0"
 
 
 # ---------------------------------------------------------------------- what the table holds
@@ -115,7 +87,7 @@ def groups_being_clustered(snapshot: MetaClient) -> frozenset[FileGroupId]:
     """Groups that are about to be replaced: they take no new keys."""
     plans = [plan.clustering for _, plan in snapshot.pending_clusterings() if plan.clustering is not None]
     parts = (file_slice for plan in plans for group in plan.groups for file_slice in group.slices)
-    return frozenset(FileGroupId(file_slice.partition_path, file_slice.file_id) for file_slice in parts)
+    return frozenset(file_slice.file_group for file_slice in parts)
 
 
 def all_slices(view: FileSystemView) -> Iterator[FileSlice]:
@@ -125,7 +97,4 @@ def all_slices(view: FileSystemView) -> Iterator[FileSlice]:
 
 
 def _latest_slices(view: FileSystemView, partitions: set[str]) -> dict[FileGroupId, FileSlice]:
-    known = set(view.partitions())
-    return {
-        file_slice.file_group: file_slice for path in sorted(partitions & known) for file_slice in view.slices(path)
-    }
+    return {file_slice.file_group: file_slice for path in sorted(partitions) for file_slice in view.slices(path)}

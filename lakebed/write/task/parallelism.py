@@ -8,10 +8,10 @@ Lanes are threads here and tasks on Spark; the code inside a lane does not know.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lakebed.config.write_options import WriteOptions
-from lakebed.runner import LocalRunner, Runner
+from lakebed.runner import Runner
 from lakebed.storage.storage import Storage
 
 LEAST_SHARE = 2 << 20
@@ -33,16 +33,15 @@ class Parallelism:
 
         Runners other than our threads know themselves how much they do at once: there the memory is for one task.
         """
-        if not isinstance(runner, LocalRunner):
+        if not runner.shares_memory:
             return cls(runner)
         cores = os.cpu_count() or 1
         threads = max(1, min(runner.threads or cores, groups, memory // 2 // DECENT_SHARE))
-        return cls(replace(runner, threads=threads), threads, threads < cores)
+        return cls(runner.limited_to(threads), threads, threads < cores)
 
     def write_buffer(self, options: WriteOptions, most: int, storage: Storage) -> int:
         """How many bytes of rows may wait to be encoded.
 
         None where files are local and every core has its task: to hand rows to another thread then costs a tenth.
         """
-        is_local = storage.url.startswith("file://")
-        return min(options.write_buffer, most) if self.spare_cores or not is_local else 0
+        return min(options.write_buffer, most) if self.spare_cores or not storage.is_local else 0

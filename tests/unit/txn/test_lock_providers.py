@@ -8,7 +8,8 @@ from lakebed.errors import ConflictError
 from lakebed.format.names import HUDI_LOCK_FILE
 from lakebed.storage.memory import MemoryStorage
 from lakebed.testing.clock import ManualClock
-from lakebed.txn.lock_providers import HudiFileLock, lock_for
+from lakebed.txn.lock_providers import HudiFileLock
+from lakebed.txn.lock_types import lock_for
 from lakebed.txn.locks import StorageLock
 from lakebed.txn.options import LockKind, TxnOptions
 

@@ -20,7 +20,8 @@ from lakebed.storage.process import Process
 from lakebed.storage.storage import Storage
 from lakebed.testing.clock import ManualClock
 from lakebed.testing.faults import FaultPlan, FaultyStorage
-from lakebed.txn.lock_providers import FileLock, InProcessLock, lock_for
+from lakebed.txn.lock_providers import FileLock, InProcessLock
+from lakebed.txn.lock_types import lock_for
 from lakebed.txn.locks import LockContent, StorageLock
 from lakebed.txn.options import LockKind, TxnOptions
 

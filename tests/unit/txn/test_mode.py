@@ -197,11 +197,11 @@ def test_the_lock_of_several_writers_is_the_table_s(tmp_path: object) -> None:
     storage = table_of()
     record_mode(storage, asking(storage, OPTIMISTIC))
     client = MetaClient.open(storage)
-    assert txn_context_for(client, {LOCK_PROVIDER: "storage"}).options.lock_provider is LockKind.STORAGE
+    assert txn_context_for(client, {LOCK_PROVIDER: "storage"}).options.lock_provider == LockKind.STORAGE
     with pytest.raises(InvalidRequest, match="kept apart by"):
         txn_context_for(client, {LOCK_PROVIDER: "in_process"})
     alone = MetaClient.open(table_of())
-    assert txn_context_for(alone, {LOCK_PROVIDER: "in_process"}).options.lock_provider is LockKind.IN_PROCESS
+    assert txn_context_for(alone, {LOCK_PROVIDER: "in_process"}).options.lock_provider == LockKind.IN_PROCESS
 
 
 def test_a_local_table_that_hudi_writes_gets_a_lock_that_hudi_takes(tmp_path: object) -> None:

@@ -17,7 +17,8 @@ from lakebed.config.compaction_options import CompactionOptions
 from lakebed.config.upkeep_options import ArchiveOptions, CleanOptions, TtlOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import InvalidRequest
-from lakebed.index.options import IndexKind, IndexOptions
+from lakebed.index.kinds import BUCKET
+from lakebed.index.options import IndexOptions
 from lakebed.runner import SerialRunner
 from lakebed.services.after_write import after_write
 from lakebed.services.drop_metadata import DROPPING, without_metadata_table
@@ -80,7 +81,7 @@ def test_memory_is_the_argument_or_an_option_or_the_default() -> None:
 
 def test_the_index_of_the_table_and_of_the_call() -> None:
     found = context_of(make(num_buckets=5)).index_options
-    assert (found.kind, found.num_buckets) == (IndexKind.BUCKET, 5)
+    assert (found.kind, found.num_buckets) == (BUCKET, 5)
     simple = make(index="simple")
     stays = context_of(simple, {"hoodie.simple.index.update.partition.path": "false"})
     assert stays.index_options.simple_moves is False
@@ -264,6 +265,7 @@ def test_options_are_read_again_when_the_table_s_own_changed(read: Counter[type]
     target = make()
     writer = target._writer(None, None)
     update_properties(open_storage(target.url), {"hoodie.clean.commits.retained": "2"})
+    target.refresh()
     read.clear()
     after_write(target.services, writer.context)
     assert read == {group: 1 for group in GROUPS if group not in (WriteOptions, IndexOptions)}
