@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakebed.config.memory_plan import DEFAULT_WRITE_MEMORY
 from lakebed.config.option import bytes_of, warn_unknown
 from lakebed.config.option_texts import option_texts
 from lakebed.config.read_options import ReadOptions, TableConfig, known_keys
@@ -41,7 +42,7 @@ from lakebed.write.create.create_table import NewTable, create_table, schema_of
 from lakebed.write.job import CommitResult
 from lakebed.write.merge_into.builder import MergeBuilder, run_merge
 from lakebed.write.operation import Operation
-from lakebed.write.table_writer import DEFAULT_MEMORY, TableWriter
+from lakebed.write.table_writer import TableWriter
 from lakebed.write.write_checks import write_keys
 
 Options = Mapping[str, Any] | WriteOptions | None
@@ -307,7 +308,7 @@ class Table:
 
     def _write_memory(self, memory: int | str | None, given: Mapping[str, str]) -> int:
         asked = memory if memory is not None else {**self._properties, **given}.get("lakebed.memory")
-        return bytes_of(asked) if asked is not None else max(DEFAULT_MEMORY, self._options.memory)
+        return bytes_of(asked) if asked is not None else max(DEFAULT_WRITE_MEMORY, self._options.memory)
 
     def _done(self, result: CommitResult, options: Options, spark: Any = None) -> CommitResult:
         self.refresh()

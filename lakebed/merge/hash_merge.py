@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from lakebed.config.memory_plan import READ_BUFFER, MergeMemory
 from lakebed.errors import InvalidRequest
 from lakebed.merge.arrow_numpy import Ints, index_array
 from lakebed.merge.keys import Keys
@@ -21,7 +22,7 @@ from lakebed.merge.materialise import output_schema
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.row_order import RowOrder
 from lakebed.merge.runs import Run, in_fold_order
-from lakebed.merge.sorted_merge import READ_BUFFER, sorted_merge
+from lakebed.merge.sorted_merge import sorted_merge
 from lakebed.merge.window import RowRange, RunFacts, Window
 from lakebed.merge.window_merge import WindowMerge
 from lakebed.merge.windows import guess_row_bytes
@@ -45,9 +46,10 @@ def hash_merge(
         yield from sorted_merge(runs, rule, schema, memory=memory, read_buffer=read_buffer, keep_deletes=keep_deletes)
         return
     facts = RunFacts(ordered, rule, schema)
-    window_bytes = max(1, min(read_buffer, memory // 6))
+    shares = MergeMemory(memory)
+    window_bytes = min(read_buffer, shares.window)
     rows = max(1, window_bytes // (bases[0].row_bytes or guess_row_bytes(schema)))
-    loaded = load_versions(ordered, facts, limit=memory // 2, rows=rows)
+    loaded = load_versions(ordered, facts, limit=shares.log_versions, rows=rows)
     if loaded is None:
         yield from sorted_merge(runs, rule, schema, memory=memory, read_buffer=read_buffer)
         return

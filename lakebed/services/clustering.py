@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakebed.config.clustering_options import LAYOUT_STRATEGY, SORT_COLUMNS, ClusteringOptions
+from lakebed.config.memory_plan import DEFAULT_MEMORY, MemoryPlan
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.model.actions import ClusteringGroup, CommitMetadata, RequestedReplace, WriteStat
 from lakebed.model.files import FileGroupId, FileSlice
@@ -37,7 +38,7 @@ def run_clustering(
     runner: Runner,
     *,
     properties: Mapping[str, str],
-    memory: int = 256 << 20,
+    memory: int = DEFAULT_MEMORY,
 ) -> Instant:
     """Carry out a clustering that is on the timeline; the completed replacecommit."""
     if planned.action is not Action.CLUSTERING:
@@ -52,7 +53,7 @@ def run_clustering(
         known = {**txn.snapshot.config.properties, **properties}
         resizing = Resizing(txn.snapshot, txn.requested_time, txn.snapshot.active.path(planned), known)
         tasks = _tasks(txn.snapshot, groups, resizing if is_resize else None)
-        parallelism = Parallelism.of(runner, len(tasks), memory)
+        parallelism = Parallelism.of(runner, len(tasks), MemoryPlan(memory).rewrites_at_once)
         inputs = {file.requested_time for task in tasks for file_slice in task.slices for file in file_slice.files}
         reader_context = reader_context_of_plan(txn.snapshot, txn.requested_time, inputs)
         rewriting = rewriting_of(txn, reader_context, options, properties, memory, parallelism)

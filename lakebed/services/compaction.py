@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from lakebed.config.memory_plan import DEFAULT_MEMORY, MemoryPlan
 from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.parquet_metadata import Footers
@@ -31,7 +32,7 @@ from lakebed.model.instant import Action, Instant
 from lakebed.model.schema import OPERATION as OPERATION_FIELD
 from lakebed.model.schema import without_meta_fields
 from lakebed.read.reader_context import reader_context_of_plan
-from lakebed.runner import LocalRunner, Runner
+from lakebed.runner import Runner
 from lakebed.services.compaction_plan import full_plan
 from lakebed.services.compaction_strategy import FULL, LOG
 from lakebed.services.log_compaction import MergeLogs
@@ -43,14 +44,11 @@ from lakebed.txn.txn_context import TxnContext
 from lakebed.view.file_system_view import FileSystemView
 from lakebed.write.job import SCHEMA_KEY, table_schema_json
 from lakebed.write.task.marking_storage import attempt_token, marking
-from lakebed.write.task.parallelism import LEAST_SHARE, Parallelism
+from lakebed.write.task.parallelism import Parallelism
 from lakebed.write.write_checks import version_report
 
 __all__ = ["full_plan", "run_compaction"]
 
-DECENT_SHARE = 256 << 20
-"""Memory of a task that merges without haste: with less, windows are so small that two tasks take longer than one,
-which keeps two cores busy as it is, one merging and one encoding."""
 OPERATIONS = {Action.COMPACTION: "COMPACT", Action.LOG_COMPACTION: "LOG_COMPACT"}
 
 
@@ -61,7 +59,7 @@ def run_compaction(
     runner: Runner,
     *,
     options: WriteOptions | None = None,
-    memory: int = 256 << 20,
+    memory: int = DEFAULT_MEMORY,
 ) -> Instant:
     """Carry out a compaction or log compaction that is on the timeline; the completed commit."""
     operation = OPERATIONS.get(planned.action)
@@ -72,8 +70,7 @@ def run_compaction(
         if not isinstance(plan, CompactionPlan):
             raise CorruptTable("a compaction without a plan", file=txn.snapshot.active.path(planned))
         tasks = _tasks(txn.snapshot, planned, plan)
-        most = max(1, memory // DECENT_SHARE) if isinstance(runner, LocalRunner) else len(tasks)
-        parallelism = Parallelism.of(runner, min(len(tasks), most), memory)
+        parallelism = Parallelism.of(runner, len(tasks), MemoryPlan(memory).compactions_at_once)
         reader_context = reader_context_of_plan(txn.snapshot, txn.requested_time, _input_times(tasks))
         merging = _merging(txn, reader_context, options, memory, parallelism)
         found = [stat for stats in parallelism.runner.map(merging.run, tasks, label="compact") for stat in stats]
@@ -132,24 +129,22 @@ def _input_times(tasks: Iterable[_Task]) -> set[str]:
 def _merging(
     txn: Transaction, reader_context: ReaderContext, options: WriteOptions | None, memory: int, parallelism: Parallelism
 ) -> _Merging:
-    """What all tasks of a run share: three eighths of the memory to read and merge, a sixteenth for rows that wait,
-    an eighth for a row group, and as much again while it is encoded.
-    """
+    """What all tasks of a run share."""
     config = txn.snapshot.config
     own = without_meta_fields(reader_context.schema)
-    share = max(2 * LEAST_SHARE, memory // parallelism.count)
+    share = MemoryPlan(memory).compaction(parallelism.count)
     chosen = options or WriteOptions.from_properties(config.properties)
     wanted = without_place(reader_context.schema)
     return _Merging(
-        FileGroupReader(txn.snapshot.storage, reader_context, ReadOptions(memory=share * 3 // 8), wanted, encoded=True),
+        FileGroupReader(txn.snapshot.storage, reader_context, ReadOptions(memory=share.reading), wanted, encoded=True),
         FileSchema.of_table(
             own, config.name, operation=OPERATION_FIELD in reader_context.schema.names, version=reader_context.schema_id
         ),
         replace(
             chosen,
-            write_buffer=parallelism.write_buffer(chosen, share // 16, txn.snapshot.storage),
-            row_group_size=min(chosen.row_group_size, share // 8),
-            log_block_max_size=min(chosen.log_block_max_size, share // 4),
+            write_buffer=parallelism.write_buffer(chosen, share.write_buffer, txn.snapshot.storage),
+            row_group_size=min(chosen.row_group_size, share.row_group),
+            log_block_max_size=min(chosen.log_block_max_size, share.log_block),
         ),
         txn.requested_time,
         populate_meta_fields=config.populate_meta_fields,

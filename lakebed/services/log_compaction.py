@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from lakebed.config.memory_plan import MemoryPlan
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.fold_order import covered_by
 from lakebed.datafile.log_file import open_log_file
@@ -26,7 +27,7 @@ from lakebed.datafile.log_writer_v1 import InlineLogWriter
 from lakebed.datafile.log_writer_v2 import NativeLogWriter
 from lakebed.datafile.writers import FileSchema, WriteTarget
 from lakebed.format.names import HEARTBEAT_DIR, MarkerType, is_instant_time
-from lakebed.merge.file_group_reader import FileGroupReader, merge_share
+from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.sorted_merge import sorted_merge
 from lakebed.model.actions import WriteStat
@@ -117,7 +118,7 @@ class MergeLogs:
             runs,
             rule,
             wanted,
-            memory=merge_share(options.memory, len(runs)),
+            memory=MemoryPlan(options.memory).merge_of(len(runs)).ceiling,
             read_buffer=options.read_buffer,
             keep_deletes=True,
         )

@@ -134,7 +134,7 @@ class WriteTask:
         tagging = tagging_of(self.snapshot, self.request, SerialRunner(), self.files)
         rows = self._new(self.plan.rows(by_name(batches, self.plan.incoming), self.context.requested_time, number))
         written: list[WrittenFile] = []
-        with GroupBuffers(self.context.memory // 2) as group_buffers:
+        with GroupBuffers(self.context.memory.buffers) as group_buffers:
             tagging.buffer_rows(group_buffers, rows, ())
             found = tagging.finish(group_buffers, self.snapshot)
             groups = [tagged.target.file_group for tagged in found]
@@ -150,7 +150,7 @@ class WriteTask:
         policy = duplicate_policy(self.request.operation, self.request.options, self.plan.generator)
         if policy is Duplicates.NONE:
             return rows
-        memory = self.context.memory
+        memory = self.context.merge_memory
         return new_rows(rows, known_keys_of(self.snapshot, self.request.properties, memory, SerialRunner()), policy)
 
     def _check_places(self, groups: list[FileGroupId], number: int) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.config.memory_plan import DEFAULT_WRITE_MEMORY, MemoryPlan
 from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import Duplicates, WriteOptions
 from lakebed.errors import InvalidRequest
@@ -48,9 +49,6 @@ from lakebed.write.write_checks import (
     version_report,
 )
 
-DEFAULT_MEMORY = 1 << 30
-"""More than a read may take: what is sorted in one piece need not go to disk."""
-
 
 @dataclass(frozen=True)
 class TableWriter:
@@ -61,7 +59,7 @@ class TableWriter:
     options: WriteOptions = field(default_factory=WriteOptions)
     properties: Mapping[str, str] = field(default_factory=dict)
     runner: Runner = field(default_factory=LocalRunner)
-    memory: int = DEFAULT_MEMORY
+    memory: int = DEFAULT_WRITE_MEMORY
 
     def __post_init__(self) -> None:
         refuse_unwritable(self.client.config)
@@ -168,7 +166,7 @@ class TableWriter:
     # ------------------------------------------------------------------ pieces
     def scan(self, columns: tuple[str, ...], where: str | Predicate | None) -> Scan:
         """Rows of the table that an operation depends on, within its part of the memory."""
-        options = ReadOptions(memory=max(1 << 20, self.memory // 4))
+        options = ReadOptions(memory=MemoryPlan(self.memory).write.scan)
         return Scan(self.client, Query.SNAPSHOT, columns, where, options=options, runner=self.runner, keyed=True)
 
     def plan(

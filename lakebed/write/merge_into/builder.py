@@ -21,6 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakebed.config.memory_plan import MemoryPlan
 from lakebed.config.option import FLAG, Option
 from lakebed.index.options import IndexOptions
 from lakebed.merge.reader_context import ReaderContext
@@ -105,7 +106,7 @@ def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
         nullable if partial is None else pa.schema([i for i in nullable if i.name in {*partial, *generator.columns}])
     )
     index = IndexOptions.from_properties({**config.properties, **writer.properties})
-    with SourceRows(reader, writer.memory // 4) as source:
+    with SourceRows(reader, MemoryPlan(writer.memory).write.source_rows) as source:
         join = MergeJoin(
             source,
             meeting,

@@ -19,13 +19,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from lakebed.config.memory_plan import BufferMemory
 from lakebed.errors import StorageUnavailable
 from lakebed.merge.arrow_numpy import Ints, index_array, numbers, take_rows
 from lakebed.merge.spill import sliced
 
 GROUP_COLUMN = "_lakebed_group"
-STORED_BATCH = 4 << 20
-"""Rows of a pile on disk come back together in so many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +71,7 @@ class GroupBuffers:
     """Piles of one write; a context manager, since piles may lie in a temporary folder."""
 
     def __init__(self, memory: int) -> None:
-        self._memory = memory
-        self._stored = min(STORED_BATCH, max(1, memory // 64))
+        self._memory = BufferMemory(memory)
         self._held = 0
         self._buffers: dict[int, GroupBuffer] = {}
         self._folder: Path | None = None
@@ -95,7 +93,7 @@ class GroupBuffers:
 
     def bounded_parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The batch in pieces of which several may be in memory at once besides the piles."""
-        yield from sliced(batch, max(1, self._memory // 8 * batch.num_rows // max(batch.nbytes, 1)))
+        yield from sliced(batch, max(1, self._memory.part * batch.num_rows // max(batch.nbytes, 1)))
 
     def put(self, group: int, rows: pa.RecordBatch) -> None:
         """Lay rows of one group on its pile."""
@@ -114,7 +112,7 @@ class GroupBuffers:
         buffer.rows += count
         buffer.nbytes += size
         self._held += part.held
-        while self._held > self._memory:
+        while self._held > self._memory.ceiling:
             self._spill_largest()
 
     def buffers(self) -> list[GroupBuffer]:
@@ -142,7 +140,7 @@ class GroupBuffers:
                 buffer.writer = pa.ipc.new_stream(buffer.sink, buffer.schema)
             for part in buffer.in_memory:
                 rows = part.rows()
-                for stored in sliced(rows, max(16, self._stored * rows.num_rows // max(rows.nbytes, 1))):
+                for stored in sliced(rows, max(16, self._memory.stored_batch * rows.num_rows // max(rows.nbytes, 1))):
                     buffer.writer.write_batch(stored)
         except OSError as error:
             raise StorageUnavailable(f"cannot spill incoming rows to disk: {error}") from error

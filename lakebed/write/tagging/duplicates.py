@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.config.memory_plan import MemoryPlan
 from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import Duplicates, WriteOptions
 from lakebed.errors import InvalidRequest
@@ -42,7 +43,7 @@ def duplicate_policy(operation: Operation, options: WriteOptions, generator: Key
 
 def known_keys_of(client: MetaClient, properties: Mapping[str, str], memory: int, runner: Runner) -> KnownKeys:
     """The keys of the table as it is."""
-    options = ReadOptions(memory=max(1 << 20, memory // 4))
+    options = ReadOptions(memory=MemoryPlan(memory).write.scan)
 
     def read(where: Predicate | None) -> Iterable[pa.RecordBatch]:
         columns = (RECORD_KEY,)
