@@ -68,9 +68,14 @@ class LocalRunner:
         """For work on files there: a thread per core where they are local, more where the network makes them wait."""
         return cls(os.cpu_count() if url.startswith("file://") else None)
 
+    @property
+    def at_once(self) -> int:
+        """How many tasks run at once, if there are as many: what their memory is divided by."""
+        return self.threads or min(_MOST_THREADS, (os.cpu_count() or 1) + 4)
+
     def map(self, fn: Callable[[_T], _R], tasks: Iterable[_T], *, label: str) -> Iterator[_R]:
         total = len(tasks) if isinstance(tasks, Sized) else None
-        threads = self.threads or min(_MOST_THREADS, (os.cpu_count() or 1) + 4)
+        threads = self.at_once
         if total is not None:
             threads = min(threads, total)
         if threads <= 1:

@@ -99,9 +99,12 @@ class Table:
         self._client = self._client.reload()
         return self
 
-    def check(self) -> list[Finding]:
-        """Everything about the table that is not as it should be: files, timeline, order, keys. Reads all keys."""
-        return check_table(self._client, self._runner, self._options)
+    def check(self, memory: int | str | None = None) -> list[Finding]:
+        """Everything about the table that is not as it should be: files, timeline, order, keys. Reads all keys.
+
+        `memory` is a ceiling in bytes (or "512MB"); keys that do not fit are compared part by part, on disk.
+        """
+        return check_table(self._client, self._runner, self._options.override(memory=memory))
 
     @property
     def services(self) -> Services:

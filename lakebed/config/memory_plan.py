@@ -47,6 +47,8 @@ STORED_BATCH = 4 << 20
 """Rows of a group buffer on disk come back together in at most so many bytes."""
 PLACE_BYTES = 160
 """What a key takes in a look-up besides its text: hashes, numbers, the file id and instant of its place."""
+GROUPING_BYTES = 48
+"""What a key takes while it is compared besides its text: a hash, numbers, and its slot in a hash table."""
 KEY_COPIES = 3
 """How often the text of a key is there while it is looked up or compared: as it came, distinct, and in the answer."""
 
@@ -193,13 +195,16 @@ class LookupMemory:
 
     @property
     def reading(self) -> int:
-        """Merges of slices in which a key must be proven alive, all threads together: an eighth."""
-        return max(LEAST_SCAN, self.ceiling // 8)
+        """Merges of slices in which a key must be proven alive, all threads together: a quarter."""
+        return max(LEAST_SCAN, self.ceiling // 4)
 
-    @staticmethod
-    def held(rows: int, nbytes: int) -> int:
-        """What so many rows take while their keys are looked up, where their text takes so many bytes."""
-        return KEY_COPIES * nbytes + PLACE_BYTES * rows
+    def reader(self, readers: int) -> int:
+        """What each of so many readers at once may take."""
+        return max(1, self.reading // max(1, readers))
+
+    def passes(self, rows: int, nbytes: int) -> int:
+        """In how many passes so many rows are looked up, whose keys and partition paths take so many bytes."""
+        return -(-(KEY_COPIES * nbytes + PLACE_BYTES * rows) // self.keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +292,10 @@ class CheckMemory:
         """Merging slices, all threads together: a quarter."""
         return max(LEAST_SCAN, self.ceiling // 4)
 
+    def reader(self, readers: int) -> int:
+        """What each of so many readers at once may take."""
+        return max(1, self.reading // max(1, readers))
+
     @property
     def buffers(self) -> int:
         """Keys that wait to be compared, before they go to disk: an eighth."""
@@ -294,8 +303,12 @@ class CheckMemory:
 
     @property
     def compared(self) -> int:
-        """Keys that are compared at once: an eighth, for grouping them holds their text three times."""
-        return max(1, self.ceiling // 8)
+        """Keys that are compared at once, with what grouping them takes: half, for all of them are read by then."""
+        return max(1, self.ceiling // 2)
+
+    def passes(self, rows: int, nbytes: int) -> int:
+        """In how many parts so many rows of key and file group are compared."""
+        return -(-(KEY_COPIES * nbytes + GROUPING_BYTES * rows) // self.compared)
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,14 @@ def run_write(
 def tagging_of(client: MetaClient, request: WriteRequest, runner: Runner, lister: FileLister | None = None) -> Tagging:
     """How the rows of a write find their file groups."""
     return Tagging(
-        client, request.operation, request.options, request.properties, runner, request.reader_context, lister
+        client,
+        request.operation,
+        request.options,
+        request.properties,
+        runner,
+        request.reader_context,
+        request.memory,
+        lister,
     )
 
 

@@ -72,7 +72,7 @@ class GroupBuffers:
 
     def __init__(self, memory: int) -> None:
         self._memory = BufferMemory(memory)
-        self._held = 0
+        self._held = self._lowest = 0
         self._buffers: dict[int, GroupBuffer] = {}
         self._folder: Path | None = None
 
@@ -124,10 +124,28 @@ class GroupBuffers:
     def take(self, groups: Iterable[int]) -> list[GroupBuffer]:
         """Some piles, taken away from the rest: their rows are to be piled up anew."""
         taken = [self._buffers.pop(group) for group in groups if group in self._buffers]
+        self._lowest = min([self._lowest, *(buffer.group for buffer in taken)])  # their files are still there
         for buffer in taken:
             _close(buffer)
             self._held -= buffer.held
         return taken
+
+    def add_numbered(self, batch: pa.RecordBatch, numbers: Ints) -> None:
+        """Lay rows on the buffers with these numbers."""
+        for number, rows in rows_by_group(numbers) if batch.num_rows else ():
+            self.put(number, batch if rows is None else take_rows(batch, rows))
+
+    def free_numbers(self, count: int) -> int:
+        """The first of so many numbers below zero that no buffer has."""
+        self._lowest = min((self._lowest, *self._buffers)) - count
+        return self._lowest
+
+    def give_up(self, buffer: GroupBuffer) -> None:
+        """Forget the rows of a buffer that was taken, in memory and on disk."""
+        buffer.in_memory.clear()
+        if buffer.file is not None:
+            buffer.file.unlink(missing_ok=True)
+            buffer.file = None
 
     def _spill_largest(self) -> None:
         buffer = max(self._buffers.values(), key=lambda buffer: buffer.held)

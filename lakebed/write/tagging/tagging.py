@@ -1,7 +1,7 @@
 """Which file group every incoming row goes to, and what becomes of it there.
 
     hashed index      place ──► pile by group                                        (one pass)
-    other indexes     pile everything up ──► look all keys up ──► pile by group      (two passes, keys in memory)
+    other indexes     pile everything up ──► look keys up ──► pile by group          (in parts whose keys fit)
     no look-up        inserts without a hash: homes by key, small files first
 
 Under a global index a row may find its key in another partition: `partition_moves` says what becomes of it, and
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.config.memory_plan import DEFAULT_WRITE_MEMORY, LookupMemory, MemoryPlan
 from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import ConflictError
@@ -46,12 +48,16 @@ from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileLister, FileSystemView
 from lakebed.write.operation import Operation
 from lakebed.write.rows.group_buffers import GROUP_COLUMN, GroupBuffer, GroupBuffers, rows_by_group
+from lakebed.write.rows.key_parts import key_parts
 from lakebed.write.tagging.keep_partition import Folders, staying
 from lakebed.write.tagging.partition_moves import columns_needed, deletes_stay, settle_moves
-from lakebed.write.tagging.small_files import InsertBucket, assign_inserts, insert_buckets
+from lakebed.write.tagging.small_files import SLOTS, InsertBucket, assign_inserts, insert_buckets
 from lakebed.write.task.write_task import GroupTarget, Incoming, Target
 from lakebed.write.write_checks import refuse_unnamed_buckets
 
+_KEY_COLUMNS = [RECORD_KEY, PARTITION_PATH]
+_Taken = dict[str, Counter[str]]
+"""Bytes of new rows that file groups were given, by partition path and file id."""
 SPOOL = -1
 """The pile of rows that wait for a look-up."""
 SPOOLED_DELETES = -2
@@ -78,6 +84,7 @@ class Tagging:
     properties: Mapping[str, str]
     runner: Runner
     reader_context: ReaderContext
+    memory: int = DEFAULT_WRITE_MEMORY
     lister: FileLister | None = None
     """What is known of the table's files already; None asks the store."""
     _groups: dict[FileGroupId, int] = field(default_factory=dict)
@@ -268,76 +275,126 @@ class Tagging:
         return pa.table(columns)
 
     def _place_spooled(self, group_buffers: GroupBuffers, index: Index, snapshot: MetaClient) -> None:
-        spools = {buffer.group: buffer for buffer in group_buffers.take((SPOOL, SPOOLED_DELETES))}
-        for spool, buffer in spools.items():
-            is_delete = spool == SPOOLED_DELETES
-            settles = index.is_global and self.operation.looks_up and not is_delete
-            names = columns_needed(self.reader_context.rule, buffer.schema) if settles else [RECORD_KEY, PARTITION_PATH]
-            table = pa.Table.from_batches([_copied(batch.select(names)) for batch in buffer.batches(1 << 20)])
-            located = index.locate(table) if self.operation.looks_up else nowhere(table)
-            stays = None
-            if is_delete:
-                located = deletes_stay(located)
-                stays = np.asarray(valid(concat_chunks(located.column(FILE_ID))))
-            elif settles:
-                settled = settle_moves(
-                    located, self.reader_context.rule, self._reader(snapshot), _all(self._view(snapshot)), self.runner
-                )
-                located, stays = settled.located, settled.stays
-            if not is_delete:
-                located = self._give_homes(located, snapshot, buffer.nbytes)
-            self._buffer_located(group_buffers, buffer, located, stays, is_delete)
+        taken: _Taken = {}
+        for buffer in group_buffers.take((SPOOL, SPOOLED_DELETES)):
+            is_delete = buffer.group == SPOOLED_DELETES
+            if self.operation.looks_up:
+                settles = index.is_global and not is_delete
+                names = columns_needed(self.reader_context.rule, buffer.schema) if settles else _KEY_COLUMNS
+                for part, table in key_parts(group_buffers, buffer, RECORD_KEY, names, self._lookup):
+                    located, stays = self._look_up(index, table, snapshot, is_delete)
+                    if not is_delete:
+                        located = self._give_homes(located, snapshot, part.nbytes, taken)
+                    self._buffer_located(group_buffers, part, located, stays, is_delete)
+            elif not is_delete:
+                self._place_new(group_buffers, buffer, snapshot)
+
+    def _look_up(
+        self, index: Index, table: pa.Table, snapshot: MetaClient, is_delete: bool
+    ) -> tuple[pa.Table, Bools | None]:
+        """Rows with the places of their keys, and which of them are written at all; None is all of them."""
+        located = index.locate(table)
+        if is_delete:
+            located = deletes_stay(located)
+            return located, np.asarray(valid(concat_chunks(located.column(FILE_ID))))
+        if not index.is_global:
+            return located, None
+        slices = _all(self._view(snapshot))
+        settled = settle_moves(located, self.reader_context.rule, self._reader(snapshot), slices, self.runner)
+        return settled.located, settled.stays
+
+    def _place_new(self, group_buffers: GroupBuffers, buffer: GroupBuffer, snapshot: MetaClient) -> None:
+        """Rows whose keys nobody looks for: counted first, then given homes batch by batch, in their order."""
+        counts: Counter[str] = Counter()
+        for batch in buffer.batches(1 << 20):
+            for found in batch.column(PARTITION_PATH).value_counts().to_pylist():
+                counts[found["values"]] += found["counts"]
+        folders = Folders.of(self.client.config, self.properties)
+        buckets_in = self._insert_buckets(snapshot, buffer.nbytes / max(1, buffer.rows), {})
+        places = {path: buckets_in(path, count) for path, count in counts.items()}
+        for batch in buffer.batches(1 << 20):
+            located = assign_inserts(
+                nowhere(pa.Table.from_batches([batch.select(_KEY_COLUMNS)])), lambda path, _: places[path]
+            )
+            self._buffer_batch(group_buffers, batch, located, None, folders)
 
     def _buffer_located(
         self, group_buffers: GroupBuffers, buffer: GroupBuffer, located: pa.Table, stays: Bools | None, is_delete: bool
     ) -> None:
-        start, folders = 0, Folders.of(self.client.config, self.properties)
+        start, folders = 0, None if is_delete else Folders.of(self.client.config, self.properties)
         for batch in buffer.batches(1 << 20):
             end = start + batch.num_rows
-            places = located.slice(start, batch.num_rows).select([PARTITION_PATH, *LOCATION_COLUMNS])
-            rows = pa.Table.from_batches([batch])
-            if not is_delete:
-                rows = staying(rows, places, self.reader_context.rule, folders)
-            index = rows.schema.get_field_index(PARTITION_PATH)
-            rows = rows.set_column(index, rows.schema.field(index), places.column(PARTITION_PATH))
-            for name in LOCATION_COLUMNS:
-                rows = rows.append_column(name, places.column(name))
-            if stays is not None and not stays[start:end].all():
-                rows = rows.filter(bool_array(stays[start:end]))
+            own = stays[start:end] if stays is not None else None
+            self._buffer_batch(group_buffers, batch, located.slice(start, batch.num_rows), own, folders)
             start = end
-            if rows.num_rows:
-                group_buffers.add(self._by_group(rows, is_delete))
 
-    def _give_homes(self, located: pa.Table, snapshot: MetaClient, nbytes: int) -> pa.Table:
-        """A group for every key that has none yet."""
+    def _buffer_batch(
+        self,
+        group_buffers: GroupBuffers,
+        batch: pa.RecordBatch,
+        located: pa.Table,
+        stays: Bools | None,
+        folders: Folders | None,
+    ) -> None:
+        """Rows to the groups they were located in; deletes have no partition columns, and so no folders."""
+        places = located.select([PARTITION_PATH, *LOCATION_COLUMNS])
+        rows = pa.Table.from_batches([batch])
+        if folders is not None:
+            rows = staying(rows, places, self.reader_context.rule, folders)
+        index = rows.schema.get_field_index(PARTITION_PATH)
+        rows = rows.set_column(index, rows.schema.field(index), places.column(PARTITION_PATH))
+        for name in LOCATION_COLUMNS:
+            rows = rows.append_column(name, places.column(name))
+        if stays is not None and not stays.all():
+            rows = rows.filter(bool_array(stays))
+        if rows.num_rows:
+            group_buffers.add(self._by_group(rows, is_delete=folders is None))
+
+    def _give_homes(self, located: pa.Table, snapshot: MetaClient, nbytes: int, taken: _Taken) -> pa.Table:
+        """A group for every key that has none yet; `taken` is what earlier parts of the write were given."""
+        return assign_inserts(located, self._insert_buckets(snapshot, nbytes / max(1, located.num_rows), taken))
+
+    def _insert_buckets(
+        self, snapshot: MetaClient, row_bytes: float, taken: _Taken
+    ) -> Callable[[str, int], list[InsertBucket]]:
+        """The homes of so many new keys of a partition."""
         view, busy = self._view(snapshot), _clustered(snapshot)
-        share = nbytes / max(1, located.num_rows)
 
         def insert_buckets_in(path: str, keys: int) -> list[InsertBucket]:
             slices = () if self.operation.replaces else [one for one in view.slices(path) if one.file_group not in busy]
-            is_mor = snapshot.config.is_mor
-            places = insert_buckets(slices, int(share * keys), self.options, _new_file_id, is_mor=is_mor)
+            size, used = int(row_bytes * keys), taken.setdefault(path, Counter())
+            places = insert_buckets(slices, size, self.options, _new_file_id, is_mor=snapshot.config.is_mor, taken=used)
+            used.update({home.file_id: size * home.slots // SLOTS for home in places})
             self._rewritten |= {home.slice.file_group for home in places if home.slice is not None}
             return places
 
-        return assign_inserts(located, insert_buckets_in)
+        return insert_buckets_in
 
     def _index(self, client: MetaClient) -> Index:
-        return open_index(self.index_context(client, self.reader_context, self.runner, self.lister), self.properties)
+        context = self.index_context(client, self.reader_context, self.runner, self.lister, self.memory)
+        return open_index(context, self.properties)
 
     def _view(self, client: MetaClient) -> FileSystemView:
         return FileSystemView.of(client, self.lister)
 
     @staticmethod
     def index_context(
-        client: MetaClient, reader_context: ReaderContext, runner: Runner, lister: FileLister | None = None
+        client: MetaClient,
+        reader_context: ReaderContext,
+        runner: Runner,
+        lister: FileLister | None = None,
+        memory: int = DEFAULT_WRITE_MEMORY,
     ) -> IndexContext:
         """The table as indexes see it."""
-        reader = FileGroupReader(client.storage, reader_context, ReadOptions(), reader_context.schema)
+        reader = _reader(client, reader_context, runner, memory)
         return IndexContext(client, FileSystemView.of(client, lister), reader, runner)
 
     def _reader(self, client: MetaClient) -> FileGroupReader:
-        return FileGroupReader(client.storage, self.reader_context, ReadOptions(), self.reader_context.schema)
+        return _reader(client, self.reader_context, self.runner, self.memory)
+
+    @property
+    def _lookup(self) -> LookupMemory:
+        return MemoryPlan(self.memory).write.lookup
 
     @staticmethod
     def groups_of(
@@ -349,6 +406,12 @@ class Tagging:
         known = set(view.partitions())
         found = {path: tuple(p.file_group.file_id for p in view.slices(path)) for path in paths if path in known}
         return {path: ids for path, ids in found.items() if ids}
+
+
+def _reader(client: MetaClient, reader_context: ReaderContext, runner: Runner, memory: int) -> FileGroupReader:
+    """Reads slices in which keys are looked for; as many at once as the runner runs share their part of the memory."""
+    share = MemoryPlan(memory).write.lookup.reader(runner.at_once if isinstance(runner, LocalRunner) else 1)
+    return FileGroupReader(client.storage, reader_context, ReadOptions(memory=share), reader_context.schema)
 
 
 def _by_bucket(index: BucketIndex, batch: pa.RecordBatch) -> Iterator[tuple[FileGroupId, pa.Array | None]]:
@@ -379,11 +442,6 @@ def _with_groups(rows: pa.Table, groups: Ints) -> Iterator[pa.RecordBatch]:
 
 def _constant(number: int, rows: int) -> pa.Array:
     return index_array(np.full(rows, number, dtype=np.int64))
-
-
-def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Columns apart from the others they were read with, which would stay in memory as long as they do."""
-    return batch.take(index_array(np.arange(batch.num_rows, dtype=np.int64)))
 
 
 def _new_file_id() -> str:

@@ -169,7 +169,7 @@ def test_shares_never_sum_above_the_ceiling(ceiling: int, count: int) -> None:
     assert 2 * write.buffers + lookup.keys + lookup.reading <= ceiling
     assert write.scan + write.source_rows + write.buffers <= ceiling
     assert check.reading + check.buffers <= ceiling
-    assert check.buffers + 4 * check.compared <= ceiling
+    assert check.buffers + check.compared <= ceiling
     assert plan.kept_vectors + plan.new_vectors + 2 * plan.ordered_rows <= ceiling
     assert plan.part(count) * count <= ceiling
     tasks = min(count, plan.compactions_at_once)
