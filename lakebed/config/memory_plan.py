@@ -45,10 +45,20 @@ DECENT_COMPACTION = 256 << 20
 which keeps two cores busy as it is, one merging and one encoding."""
 STORED_BATCH = 4 << 20
 """Rows of a group buffer on disk come back together in at most so many bytes."""
+LEAST_STORED = 64 << 10
+"""And in at least so many, if there are as many: whoever reads rows back works batch by batch."""
+MOST_PARTS = 256
+"""Buffers that one is divided into at once, whatever the memory: so many files are open together."""
+LEAST_PART = 16 << 10
+"""What each of them may hold on average; with less, more is written in further rounds."""
 PLACE_BYTES = 160
 """What a key takes in a look-up besides its text: hashes, numbers, the file id and instant of its place."""
 GROUPING_BYTES = 48
 """What a key takes while it is compared besides its text: a hash, numbers, and its slot in a hash table."""
+KEY_ROW_BYTES = 256
+"""What a row of a key and a partition path takes while a file is decoded, generously."""
+LEAST_ROWS = 8_192
+"""Rows of a batch, however small the memory: with less, a batch costs more than its rows."""
 KEY_COPIES = 3
 """How often the text of a key is there while it is looked up or compared: as it came, distinct, and in the answer."""
 
@@ -221,7 +231,12 @@ class BufferMemory:
     @property
     def stored_batch(self) -> int:
         """Rows go to disk in batches of a sixty-fourth, so that many buffers can be read side by side."""
-        return min(STORED_BATCH, max(1, self.ceiling // 64))
+        return min(STORED_BATCH, max(LEAST_STORED, self.ceiling // 64))
+
+    @property
+    def fan_out(self) -> int:
+        """Buffers that one is divided into at once: each has an open file, and writes of a decent size on average."""
+        return max(8, min(MOST_PARTS, self.ceiling // LEAST_PART))
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +310,10 @@ class CheckMemory:
     def reader(self, readers: int) -> int:
         """What each of so many readers at once may take."""
         return max(1, self.reading // max(1, readers))
+
+    def batch_rows(self, readers: int) -> int:
+        """Rows that each of them hands out at once, of a key and a partition path."""
+        return max(LEAST_ROWS, self.reader(readers) // KEY_ROW_BYTES)
 
     @property
     def buffers(self) -> int:

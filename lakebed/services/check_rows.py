@@ -56,7 +56,8 @@ def check_rows(client: MetaClient, runner: Runner, options: ReadOptions) -> Iter
     names = [name for name in (RECORD_KEY, PARTITION_PATH) if name in reader_context.schema.names]
     schema = pa.schema([reader_context.schema.field(name) for name in names])
     plan, at_once = MemoryPlan(options.memory), runner.at_once if isinstance(runner, LocalRunner) else 1
-    own = replace(options, memory=plan.check.reader(at_once))
+    batch_rows = min(options.batch_rows, plan.check.batch_rows(at_once))
+    own = replace(options, memory=plan.check.reader(at_once), batch_rows=batch_rows)
     reader = FileGroupReader(client.storage, reader_context, own, schema)
     file_share = MemoryPlan(plan.part(at_once)).check
     for partition in view.partitions():

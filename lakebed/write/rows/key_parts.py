@@ -20,8 +20,6 @@ from lakebed.write.rows.group_buffers import GroupBuffer, GroupBuffers
 
 _SEEDS = (0xD6E8_FEB8_6659_FD93, 0xA076_1D64_78BD_642F, 0xE703_7ED1_A0B4_28DB)
 """One per level of parts of parts, and none of those of key look-ups, whose hashes should stay spread in a part."""
-MOST_PARTS = 256
-"""Buffers that are filled at once: each has a file of its own."""
 _ROWS = 1 << 16
 
 
@@ -50,7 +48,7 @@ def key_parts(
         if level < len(_SEEDS) and share.passes(rows, nbytes) > 1:
             parts = share.passes(buffer.rows, nbytes * buffer.rows // rows)
             held.clear()
-            for part in _divided(buffers, buffer, key, min(MOST_PARTS, parts * 5 // 4 + 1), _SEEDS[level]):
+            for part in _divided(buffers, buffer, key, min(buffers.fan_out, parts * 5 // 4 + 1), _SEEDS[level]):
                 yield from key_parts(buffers, part, key, names, share, level + 1)
             return
         held.append(chosen)
