@@ -42,6 +42,11 @@ class Runner(Protocol):
         """How many tasks run at once; None where nobody said, or where it is not for this process to say."""
         ...
 
+    @property
+    def at_once(self) -> int:
+        """How many tasks run at once in a process, if there are as many: what their memory is divided by."""
+        ...
+
     def limited_to(self, threads: int) -> Runner:
         """The same with so many tasks at once, where that is for this process to say."""
         ...
@@ -59,6 +64,7 @@ class SerialRunner:
 
     shares_memory: ClassVar[bool] = False
     threads: ClassVar[int | None] = 1
+    at_once: ClassVar[int] = 1
 
     def limited_to(self, threads: int) -> SerialRunner:
         return self
@@ -93,9 +99,14 @@ class LocalRunner:
     def limited_to(self, threads: int) -> LocalRunner:
         return replace(self, threads=threads)
 
+    @property
+    def at_once(self) -> int:
+        """How many tasks run at once, if there are as many: what their memory is divided by."""
+        return self.threads or min(_MOST_THREADS, (os.cpu_count() or 1) + 4)
+
     def map(self, fn: Callable[[_T], _R], tasks: Iterable[_T], *, label: str) -> Iterator[_R]:
         total = len(tasks) if isinstance(tasks, Sized) else None
-        threads = self.threads or min(_MOST_THREADS, (os.cpu_count() or 1) + 4)
+        threads = self.at_once
         if total is not None:
             threads = min(threads, total)
         if threads <= 1:

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.config.call_arguments import Memory, column_names, is_spark_frame
+from lakebed.config.memory_plan import DEFAULT_WRITE_MEMORY
 from lakebed.config.option import warn_unknown
 from lakebed.config.option_texts import Options, option_texts
 from lakebed.config.read_options import ReadOptions, TableConfig, known_keys
@@ -35,7 +36,7 @@ from lakebed.txn.txn_context import TxnContext
 from lakebed.write.job import CommitResult
 from lakebed.write.merge_into.builder import MergeBuilder, run_merge
 from lakebed.write.operation import Operation
-from lakebed.write.table_writer import DEFAULT_MEMORY, TableWriter
+from lakebed.write.table_writer import TableWriter
 from lakebed.write.writer_context import writer_context
 
 
@@ -90,9 +91,12 @@ class Table:
         self._client = self._client.reload()
         return self
 
-    def check(self) -> list[Finding]:
-        """Everything about the table that is not as it should be: files, timeline, order, keys. Reads all keys."""
-        return check_table(self._client, self._runner, self._options)
+    def check(self, memory: int | str | None = None) -> list[Finding]:
+        """Everything about the table that is not as it should be: files, timeline, order, keys. Reads all keys.
+
+        `memory` is a ceiling in bytes (or "512MB"); keys that do not fit are compared part by part, on disk.
+        """
+        return check_table(self._client, self._runner, self._options.override(memory=memory))
 
     @property
     def services(self) -> Services:
@@ -271,7 +275,7 @@ class Table:
             self._properties,
             texts,
             memory=memory,
-            default_memory=max(DEFAULT_MEMORY, self._options.memory),
+            default_memory=max(DEFAULT_WRITE_MEMORY, self._options.memory),
             runner=self._runner,
             txn_context=self._telling(),
         )

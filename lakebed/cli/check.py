@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Annotated
 
 import pyarrow as pa
 import typer
@@ -13,9 +14,13 @@ from lakebed.model.finding import Severity
 from lakebed.open_table import open as open_table
 
 
-def check(path: PathArgument, as_json: JsonOption = False) -> None:
+def check(
+    path: PathArgument,
+    memory: Annotated[str | None, typer.Option(help="A ceiling such as 512MB.")] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Look for damage: files, timeline, order of rows, keys. Exit code 1 when an answer may be wrong."""
-    findings = open_table(path).check()
+    findings = open_table(path).check(memory)
     rows = [{name: str(value) for name, value in dataclasses.asdict(finding).items()} for finding in findings]
     if as_json:
         print_json(rows)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lakebed.config.memory_plan import DEFAULT_MEMORY, READ_BUFFER
 from lakebed.config.merge_settings import MergeMode, PartialUpdateMode
 from lakebed.config.option import (
     FLAG,
@@ -41,12 +42,12 @@ class ReadOptions:
     """What a reader may choose."""
 
     memory: int = option(
-        "lakebed.memory", SIZE, 512 << 20, "The ceiling for merging and sorting in one process.", ("memory",)
+        "lakebed.memory", SIZE, DEFAULT_MEMORY, "The ceiling for merging and sorting in one process.", ("memory",)
     )
     read_buffer: int = option(
         "lakebed.read.buffer",
         SIZE,
-        10 << 20,
+        READ_BUFFER,
         "How much of each sorted run is read ahead while merging.",
         ("compaction_log_streaming_read_buffer",),
     )

@@ -6,8 +6,9 @@ native log, or the Parquet blocks of a version 1 log, batch by batch, and report
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.datafile.base_file import open_base_file
@@ -34,18 +35,33 @@ _REWRITE = "Compact or cluster the file group, which writes its rows anew."
 _RESTORE = "Bring the file back from a copy, or roll the table back to a savepoint."
 
 
+CountRepeats = Callable[[Iterable[pa.Array]], int]
+
+
+def repeats_in_memory(batches: Iterable[pa.Array]) -> int:
+    """How many keys repeat one that came before, with all of them in memory."""
+    keys = list(batches)
+    return sum(map(len, keys)) - (pc.count_distinct(concat(keys)).as_py() if keys else 0)
+
+
 def check_sorted_file(
-    storage: Storage, path: str, *, require_mark: bool = True, generator: KeyGenerator | None = None
+    storage: Storage,
+    path: str,
+    *,
+    require_mark: bool = True,
+    generator: KeyGenerator | None = None,
+    count_repeats: CountRepeats = repeats_in_memory,
 ) -> list[Finding]:
     """What is wrong with the order of a data file; without `require_mark` a file that promises nothing is fine.
 
-    `generator` makes the keys of rows in tables that do not store them.
+    `generator` makes the keys of rows in tables that do not store them. `count_repeats` is asked about files in no
+    order that say no key comes twice: only there all keys must be compared with each other.
     """
     found: list[Finding] = []
     try:
         for source in _sources(storage, path):
             with source:
-                found += _check_source(source, path, require_mark, generator)
+                found += _check_source(source, path, require_mark, generator, count_repeats)
     except FileNotFoundError:
         found.append(Finding(READABLE, Severity.ERROR, path, "the file is not there", _RESTORE))
     except (CorruptTable, UnsupportedFormat) as error:
@@ -66,7 +82,11 @@ def _sources(storage: Storage, path: str) -> Iterator[ParquetSource]:
 
 
 def _check_source(
-    source: ParquetSource, path: str, require_mark: bool, generator: KeyGenerator | None
+    source: ParquetSource,
+    path: str,
+    require_mark: bool,
+    generator: KeyGenerator | None,
+    count_repeats: CountRepeats,
 ) -> Iterator[Finding]:
     if RECORD_KEY not in source.schema.names:
         return  # deletes under RFC-103's names
@@ -77,7 +97,7 @@ def _check_source(
         elif require_mark:
             yield Finding(MARKED, Severity.WARNING, path, "readers must sort the file's rows each time", _REWRITE)
         if source.has_unique_keys:
-            yield from _check_unique(source, path, generator)
+            yield from _check_unique(source, path, generator, count_repeats)
         return
     if source.is_sorted_by_made_key and generator is None:
         what = "the footer says that rows ascend by keys which are not stored, but the table stores them"
@@ -110,13 +130,14 @@ def _check_source(
             yield Finding(KEY_MARKS, Severity.ERROR, path, what, _REWRITE)
 
 
-def _check_unique(source: ParquetSource, path: str, generator: KeyGenerator | None) -> Iterator[Finding]:
+def _check_unique(
+    source: ParquetSource, path: str, generator: KeyGenerator | None, count_repeats: CountRepeats
+) -> Iterator[Finding]:
     columns = [RECORD_KEY] if generator is None else list(generator.columns)
-    keys = [
+    repeated = count_repeats(
         batch.column(0) if generator is None else record_key_array(generator, batch)
         for batch in source.batches(columns)
-    ]
-    repeated = source.num_rows - (pc.count_distinct(concat(keys)).as_py() if keys else 0)
+    )
     if repeated:
         what = f"the footer says that no key comes twice, but {repeated} rows repeat one"
         yield Finding(KEY_MARKS, Severity.ERROR, path, what, _REWRITE)

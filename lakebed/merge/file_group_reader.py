@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.config.memory_plan import MemoryPlan
 from lakebed.config.merge_settings import MergeMode
 from lakebed.datafile.base_file import open_base_file
 from lakebed.datafile.log_file import parquet_source
@@ -23,7 +24,7 @@ from lakebed.merge.hash_merge import hash_merge
 from lakebed.merge.reader_context import LSM_TREE, ReadSplit
 from lakebed.merge.runs import Run
 from lakebed.merge.slice_runs import SliceRuns, is_made
-from lakebed.merge.sorted_merge import RUN_OVERHEAD, sorted_merge
+from lakebed.merge.sorted_merge import sorted_merge
 from lakebed.model.files import FileSlice
 from lakebed.model.key_range import KeyRange
 from lakebed.model.schema import COMMIT_TIME
@@ -76,7 +77,7 @@ class FileGroupReader(SliceRuns):
 
     def with_share(self, parts: int) -> FileGroupReader:
         """The same reader with its part of the memory, for reading several slices at once."""
-        return replace(self, options=replace(self.options, memory=max(1, self.options.memory // max(1, parts))))
+        return replace(self, options=replace(self.options, memory=MemoryPlan(self.options.memory).part(parts)))
 
     def without_conditions(self) -> FileGroupReader:
         """The same reader for all rows."""
@@ -146,7 +147,7 @@ class FileGroupReader(SliceRuns):
         encoded = is_lsm and self.reader_context.rule.picks_whole_records
         runs = self.runs(file_slice, wanted, counters, encoded=encoded, footers=footers)
         memory, rule, buffer = (
-            merge_share(self.options.memory, len(runs)),
+            MemoryPlan(self.options.memory).merge_of(len(runs)).ceiling,
             self.reader_context.rule,
             self.options.read_buffer,
         )
@@ -170,11 +171,6 @@ class FileGroupReader(SliceRuns):
         if self.predicate is not None and batch.num_rows:
             batch = self.predicate.filter(batch)
         return batch
-
-
-def merge_share(memory: int, runs: int) -> int:
-    """How much of a ceiling the merge's windows may take; decoding and the allocator hold about as much again."""
-    return max(1, memory // 8, memory // 2 - runs * RUN_OVERHEAD)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from lakebed.config.memory_plan import READ_BUFFER, MergeMemory
 from lakebed.errors import InvalidRequest
 from lakebed.merge.arrow_numpy import Ints, index_array
 from lakebed.merge.keys import Keys
@@ -23,7 +24,7 @@ from lakebed.merge.materialise import output_schema
 from lakebed.merge.record_merger import MergeRule, require_among_logs
 from lakebed.merge.row_order import RowOrder
 from lakebed.merge.runs import Run, in_fold_order
-from lakebed.merge.sorted_merge import READ_BUFFER, sorted_merge
+from lakebed.merge.sorted_merge import sorted_merge
 from lakebed.merge.spill import gather_runs
 from lakebed.merge.window import RowRange, RunFacts, Window
 from lakebed.merge.window_merge import WindowMerge
@@ -54,9 +55,10 @@ def hash_merge(
         yield from sorted_merge(runs, rule, schema, memory=memory, read_buffer=read_buffer, keep_deletes=keep_deletes)
         return
     facts = RunFacts(ordered, rule, schema)
-    window_bytes = max(1, min(read_buffer, memory // 6))
+    shares = MergeMemory(memory)
+    window_bytes = min(read_buffer, shares.window)
     rows = max(1, window_bytes // (bases[0].row_bytes or guess_row_bytes(schema)))
-    loaded = load_versions(ordered, facts, limit=memory // 2, rows=rows)
+    loaded = load_versions(ordered, facts, limit=shares.log_versions, rows=rows)
     if loaded is None:
         yield from sorted_merge(runs, rule, schema, memory=memory, read_buffer=read_buffer)
         return
@@ -75,7 +77,8 @@ def _merge_logs(
 ) -> Iterator[pa.RecordBatch]:
     require_among_logs(ordered, rule)
     facts = RunFacts(ordered, rule, schema)
-    held = gather_runs(list(enumerate(ordered)), facts, memory // 2)
+    shares = MergeMemory(memory)
+    held = gather_runs(list(enumerate(ordered)), facts, shares.log_versions)
     if held is None:
         yield from sorted_merge(ordered, rule, schema, memory=memory, read_buffer=read_buffer, keep_deletes=True)
         return
@@ -84,7 +87,7 @@ def _merge_logs(
     known = {field.name: field for field in versions.batch.schema}
     helpers = [known.get(name, pa.field(name, pa.null())) for name in (rule.key, *rule.ordering)]
     merge = WindowMerge(facts, output_schema(schema, helpers[0], helpers[1:], True), keep_deletes=True)
-    rows = max(1, min(read_buffer, memory // 6) // guess_row_bytes(schema))
+    rows = max(1, min(read_buffer, shares.window) // guess_row_bytes(schema))
     for start in range(0, len(versions.starts), rows):
         yield from _merge_rest(merge, versions, np.arange(start, min(start + rows, len(versions.starts))), facts)
 

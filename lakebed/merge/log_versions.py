@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.config.memory_plan import KEY_NUMBERS
 from lakebed.errors import CorruptTable
 from lakebed.merge.arrow_numpy import Bools, Ints, index_array, is_text, truths
 from lakebed.merge.key_index import KeyIndex
@@ -109,7 +110,7 @@ def load_versions(ordered: list[Run], facts: RunFacts, *, limit: int, rows: int)
     del held
     if not base.may_repeat or not len(versions.starts):
         return Loaded(versions, BaseKeys(versions.index, base))
-    keep = base.most_rows is not None and base.most_rows * _NUMBER.itemsize <= limit // 8
+    keep = base.most_rows is not None and base.most_rows * _NUMBER.itemsize <= limit // KEY_NUMBERS
     repeated, known = _repeated(base, versions.index, facts.rule.key, rows, keep=keep)
     if repeated.any():
         later = replace(base, open=_later_rows(base, BaseKeys(versions.index, base, known), facts.rule.key))

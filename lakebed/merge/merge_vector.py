@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakebed.config.memory_plan import DEFAULT_MEMORY, READ_BUFFER
 from lakebed.errors import InvalidRequest
 from lakebed.merge.arrow_numpy import Heads, Ints, index_array, numbers
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import COMMIT_TIME, IS_DELETED, OPERATION, ROW_COLUMN, Run, in_fold_order
-from lakebed.merge.sorted_merge import READ_BUFFER, open_sources, work_share
+from lakebed.merge.sorted_merge import open_sources, work_share
 from lakebed.merge.spill import Spill
 from lakebed.merge.window import RunFacts, Window
 from lakebed.merge.window_merge import WindowMerge, order_of
@@ -48,14 +49,14 @@ def columns_for_vectors(rule: MergeRule) -> tuple[str, ...]:
 
 
 def merge_vectors(
-    runs: Sequence[Run], rule: MergeRule, *, memory: int = 128 << 20, read_buffer: int = READ_BUFFER
+    runs: Sequence[Run], rule: MergeRule, *, memory: int = DEFAULT_MEMORY, read_buffer: int = READ_BUFFER
 ) -> list[MergeVector]:
     """The dead rows of every run, in the order in which the runs were given."""
     return _merged(runs, rule, memory, read_buffer, None)
 
 
 def merge_order(
-    runs: Sequence[Run], rule: MergeRule, *, memory: int = 128 << 20, read_buffer: int = READ_BUFFER
+    runs: Sequence[Run], rule: MergeRule, *, memory: int = DEFAULT_MEMORY, read_buffer: int = READ_BUFFER
 ) -> tuple[list[MergeVector], Numbers]:
     """The same, and for every live row in key order the number of its run, oldest run 0: how the rows interleave."""
     if len(runs) > MOST_ORDERED:

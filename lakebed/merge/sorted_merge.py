@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lakebed.config.memory_plan import READ_BUFFER, RUN_OVERHEAD, SMALLEST_WINDOW, MergeMemory
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.merge.materialise import output_schema, slice_out
 from lakebed.merge.record_merger import MergeRule, require_among_logs
@@ -24,13 +25,6 @@ from lakebed.merge.window import RunFacts
 from lakebed.merge.window_merge import WindowMerge, order_of
 from lakebed.merge.windows import Source, guess_row_bytes, windows
 from lakebed.model.concat import LARGEST_COLUMN, is_wider, narrowed
-
-SMALLEST_WINDOW = 256 << 10  # bytes; below this a source is read in too small parts, and a pass is cheaper
-READ_BUFFER = 10 << 20
-LARGEST_SORT = 1 << 30
-"""Rows that are sorted in one piece, though it takes more than a quarter of the memory; more go in quarters."""
-RUN_OVERHEAD = 4 << 20
-"""What an open file takes besides its window: decoders, dictionaries, a page of every column."""
 
 
 def sorted_merge(
@@ -56,7 +50,7 @@ def sorted_merge(
     facts = RunFacts(ordered, rule, schema)
     with Spill() as spill:
         if len(ordered) == 1 and ordered[0].is_base and not keep_deletes:
-            yield from _untouched(ordered[0], facts, min(read_buffer, memory // 3))
+            yield from _untouched(ordered[0], facts, min(read_buffer, MergeMemory(memory).untouched))
             return
         sources = open_sources(ordered, facts, spill, memory=memory, read_buffer=read_buffer, encoded=encoded)
         for source in sources:
@@ -95,6 +89,7 @@ def open_sources(
     """
     if memory <= 0 or read_buffer <= 0:
         raise InvalidRequest("memory and read_buffer must be positive numbers of bytes")
+    shares = MergeMemory(memory)
     numbered = list(enumerate(ordered))
     plans: list[_Plan] = []
     sorted_bytes = 0
@@ -119,9 +114,9 @@ def open_sources(
         while end < len(numbered) and not numbered[end][1].is_sorted and (end == at or not run.is_base):
             end += 1
         names = ", ".join(run.name for _, run in numbered[at:end][:3])
-        buffer, keep = max(memory // 4, 1), memory // 4 - sorted_bytes
+        buffer, keep = shares.sort_buffer, shares.sorted_kept(sorted_bytes)
         size = sum(run.nbytes if run.nbytes is not None else memory for _, run in numbered[at:end])
-        if size < min(memory - sorted_bytes, LARGEST_SORT):
+        if shares.sorts_at_once(size, sorted_bytes):
             buffer = keep = memory
         for row_range in sort_runs(
             numbered[at:end], facts, spill, buffer_bytes=buffer, keep_bytes=keep, encoded=encoded
@@ -131,15 +126,14 @@ def open_sources(
                 _Plan(None, row_range.open, row_range.row_bytes, trusted=False, unique=row_range.unique, name=names)
             )
         at = end
-    fan_in = max(2, memory // (2 * SMALLEST_WINDOW) - 1)
-    while len(plans) > fan_in:
-        plans = _one_level(plans, facts, spill, fan_in, memory)
+    while len(plans) > shares.fan_in:
+        plans = _one_level(plans, facts, spill, shares.fan_in, memory)
     return _open(plans, facts, memory, read_buffer, encoded=True)
 
 
 def work_share(memory: int) -> int:
-    """Bytes for a window at work; joined copies and output take as much again, buffers may have half of the memory."""
-    return max(1, min(memory // 6, LARGEST_COLUMN))
+    """Bytes for a window at work; its columns are joined, and must not outgrow what Arrow can count."""
+    return min(MergeMemory(memory).window, LARGEST_COLUMN)
 
 
 def _open(
@@ -147,9 +141,9 @@ def _open(
 ) -> list[Source]:
     """Open sources; the base gets its full read buffer first, for its rows are the most."""
     with_base = plans[0].is_base(facts) if plans else False
-    base = min(read_buffer, memory // 10) if with_base else 0
-    others = len(plans) - with_base
-    log = min(read_buffer, (memory // 2 - base) // max(others, 1))
+    shares = MergeMemory(memory)
+    base = min(read_buffer, shares.base_source) if with_base else 0
+    log = min(read_buffer, shares.log_source(len(plans) - with_base, base))
     return [plan.open_source(facts, max(1, base if plan.is_base(facts) else log), encoded) for plan in plans]
 
 

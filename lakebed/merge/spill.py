@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.config.memory_plan import SORT_READS
 from lakebed.errors import StorageUnavailable
 from lakebed.merge.arrow_numpy import Ints, Memory, index_array, is_text, memory_of, take
 from lakebed.merge.keys import Keys, check_keys, heads_of
@@ -158,7 +159,7 @@ def numbered_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some runs in the columns that the merge needs, each with its run's number."""
     for number, run in runs:
-        rows = max(1, buffer_bytes // 4 // (run.row_bytes or 256))
+        rows = max(1, buffer_bytes // SORT_READS // (run.row_bytes or 256))
         for batch in run.open(rows):
             if batch.num_rows:
                 batch = facts.conform(batch, number, encoded=encoded)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from lakebed.config.memory_plan import KEPT_VECTORS, MemoryPlan
 from lakebed.datafile.parquet_metadata import Footers
 from lakebed.merge.arrow_numpy import index_array, take
 from lakebed.merge.file_group_reader import FileGroupReader
@@ -24,14 +25,12 @@ from lakebed.merge.reader_context import LSM_TREE, ReadSplit
 from lakebed.merge.runs import Run
 from lakebed.merge.windows import guess_row_bytes
 from lakebed.model.concat import concat_mixed, narrowed, plain_parts
-from lakebed.read.merge_vector_cache import KEPT_BYTES, MERGE_VECTORS, FileVector, SliceVectors, key_of, plan_vectors
+from lakebed.read.merge_vector_cache import MERGE_VECTORS, FileVector, SliceVectors, key_of, plan_vectors
 
 _BY_RUN = "runs"
-_LARGEST_SHARE = 4
-"""Vectors may take one part of so many of a reader's memory while they are made."""
 
 
-def live_rows(reader: FileGroupReader, split: ReadSplit, keep: int = KEPT_BYTES) -> Iterator[pa.RecordBatch]:
+def live_rows(reader: FileGroupReader, split: ReadSplit, keep: int = KEPT_VECTORS) -> Iterator[pa.RecordBatch]:
     """The rows of a split that the query asks for, in key order where the layout has one.
 
     `keep` is what the process may keep of slices for a query with this memory.
@@ -45,7 +44,7 @@ def live_rows(reader: FileGroupReader, split: ReadSplit, keep: int = KEPT_BYTES)
         yield from rows_in_order(reader, split, vectors, vectors.order)
 
 
-def count_live(reader: FileGroupReader, split: ReadSplit, keep: int = KEPT_BYTES) -> int:
+def count_live(reader: FileGroupReader, split: ReadSplit, keep: int = KEPT_VECTORS) -> int:
     """How many rows a split has for the query."""
     conditions = reader.predicate is not None or reader.commits is not None
     vectors = None if conditions else cached_vectors(reader, split, keep, at_once=True)
@@ -57,7 +56,7 @@ def count_live(reader: FileGroupReader, split: ReadSplit, keep: int = KEPT_BYTES
 def cached_vectors(
     reader: FileGroupReader,
     split: ReadSplit,
-    keep: int = KEPT_BYTES,
+    keep: int = KEPT_VECTORS,
     *,
     at_once: bool = False,
     footers: Footers | None = None,
@@ -82,7 +81,7 @@ def cached_vectors(
         MERGE_VECTORS.put(key, None, since, keep)
         return None
     size = plan.most_bytes
-    if size > reader.options.memory // _LARGEST_SHARE or not MERGE_VECTORS.has_room(size, since, keep):
+    if size > MemoryPlan(reader.options.memory).new_vectors or not MERGE_VECTORS.has_room(size, since, keep):
         return None
     vectors = plan.vectors(reader)
     MERGE_VECTORS.put(key, vectors, since, keep)
@@ -121,7 +120,8 @@ def rows_in_order(
 ) -> Iterator[pa.RecordBatch]:
     """Live rows of all runs, laid into each other as they follow by key: each run is in key order already."""
     with reader.data_runs(split.slice, vectors.footers) as runs:
-        share = reader.options.memory // 8 // max(1, len(vectors.logs))
+        together = MemoryPlan(reader.options.memory).ordered_rows
+        share = together // max(1, len(vectors.logs))
         sources = {}
         largest = guess_row_bytes(reader.schema)
         for number, vector in vectors.logs:
@@ -129,7 +129,7 @@ def rows_in_order(
             rows = max(1, min(reader.options.batch_rows, share // row_bytes))
             sources[number] = _Source(_live(runs[number], vector, rows))
             largest = max(largest, row_bytes)
-        step = max(1, min(reader.options.batch_rows, reader.options.memory // 8 // largest))
+        step = max(1, min(reader.options.batch_rows, together // largest))
         for start in range(0, len(order), step):
             for batch in _next_rows(sources, order[start : start + step]):
                 for part in plain_parts(batch):

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakebed.config.memory_plan import KEPT_VECTORS
 from lakebed.datafile.parquet_metadata import Footers
 from lakebed.merge.file_group_reader import FileGroupReader, none_missing
 from lakebed.merge.merge_vector import MOST_ORDERED, Numbers, merge_order, merge_vectors
@@ -24,7 +25,6 @@ from lakebed.merge.runs import Run
 from lakebed.paths import file_name
 from lakebed.storage.storage import Storage
 
-KEPT_BYTES = 256 << 20
 _MOST_ASKED = 100_000
 _ENTRY = 512
 """Bytes of an entry besides its vectors."""
@@ -169,7 +169,7 @@ class _Entry:
 class MergeVectorCache:
     """Vectors within a budget, the longest unused first; `None` is worth keeping, too: those files do not fit."""
 
-    budget: int = KEPT_BYTES
+    budget: int = KEPT_VECTORS
     in_memory_stores: bool = False
     """Whether for tables in memory, too: names of files are unique only where clocks run, and tests inject theirs."""
     _kept: dict[_Key, _Entry] = field(default_factory=dict)
@@ -205,7 +205,7 @@ class MergeVectorCache:
             self._asked[hash(key)] = self._now
             return before
 
-    def has_room(self, size: int, since: int, keep: int = KEPT_BYTES) -> bool:
+    def has_room(self, size: int, since: int, keep: int = KEPT_VECTORS) -> bool:
         """Whether vectors of so many bytes can be kept in `keep` bytes, besides those that were used after `since`."""
         with self._lock:
             held, most = self._held + _ENTRY + size, min(self.budget, keep)
@@ -215,7 +215,7 @@ class MergeVectorCache:
                 held -= entry.cost
             return held <= most
 
-    def put(self, key: _Key, vectors: SliceVectors | None, since: int, keep: int = KEPT_BYTES) -> None:
+    def put(self, key: _Key, vectors: SliceVectors | None, since: int, keep: int = KEPT_VECTORS) -> None:
         """Keep vectors if there is room, which those make that nobody used after `since`."""
         size = vectors.nbytes if vectors is not None else 0
         if not self.has_room(size, since, keep):

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakebed.config.memory_plan import MemoryPlan
 from lakebed.config.read_options import ReadOptions
 from lakebed.errors import InvalidRequest
 from lakebed.expression.predicate import Predicate, parse_predicate
@@ -132,7 +133,7 @@ class Scan:
     @property
     def _keep(self) -> int:
         """What may be kept of slices, besides what reading them takes: together no more than the memory."""
-        return self.options.memory // 2
+        return MemoryPlan(self.options.memory).kept_vectors
 
     def _threads(self, plan: Plan) -> int:
         return min(self.options.threads or os.cpu_count() or 1, max(1, len(plan.splits)))

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lakebed.config.clustering_options import LAYOUT_STRATEGY, SORT_COLUMNS, ClusteringOptions
+from lakebed.config.memory_plan import DEFAULT_MEMORY, MemoryPlan
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.model.actions import ClusteringGroup, CommitMetadata, RequestedReplace, WriteStat
 from lakebed.model.files import FileSlice
@@ -38,7 +39,7 @@ def run_clustering(
     runner: Runner,
     *,
     properties: Mapping[str, str],
-    memory: int = 256 << 20,
+    memory: int = DEFAULT_MEMORY,
 ) -> Instant:
     """Carry out a clustering that is on the timeline; the completed replacecommit."""
     if planned.action is not Action.CLUSTERING:
@@ -60,7 +61,7 @@ def cluster(txn: Transaction, runner: Runner, *, properties: Mapping[str, str], 
         known = {**txn.snapshot.config.properties, **properties}
         resizing = Resizing(txn.snapshot, txn.requested_time, path, known)
         tasks = _tasks(txn, groups, resizing if is_resize else None)
-        parallelism = Parallelism.of(runner, len(tasks), memory)
+        parallelism = Parallelism.of(runner, len(tasks), MemoryPlan(memory).rewrites_at_once)
         inputs = {file.requested_time for task in tasks for file_slice in task.slices for file in file_slice.files}
         reader_context = reader_context_of_plan(txn.snapshot, txn.requested_time, inputs)
         rewriting = rewriting_of(txn, reader_context, options, properties, memory, parallelism)

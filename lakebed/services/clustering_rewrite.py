@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.config.clustering_options import ClusteringOptions
+from lakebed.config.memory_plan import ClusteringMemory, MemoryPlan
 from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.base_file import open_base_file
@@ -28,11 +29,11 @@ from lakebed.format.names import MarkerType
 from lakebed.index.consistent_ring import Buckets
 from lakebed.index.kinds import wants_bloom_filters
 from lakebed.merge.arrow_numpy import Ints, bool_array, truths
-from lakebed.merge.file_group_reader import FileGroupReader, merge_share
+from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.reader_context import LSM_TREE, ReaderContext, ReadSplit
 from lakebed.merge.record_merger import MergeRule
 from lakebed.merge.runs import Run
-from lakebed.merge.sorted_merge import RUN_OVERHEAD, SMALLEST_WINDOW, open_sources, work_share
+from lakebed.merge.sorted_merge import open_sources, work_share
 from lakebed.merge.spill import Spill, mixed_batches
 from lakebed.merge.window import RunFacts
 from lakebed.merge.window_merge import order_of
@@ -45,7 +46,7 @@ from lakebed.services.clustering_order import RowOrdering, with_keys
 from lakebed.services.resize import BucketOutputs
 from lakebed.txn.transaction import Transaction
 from lakebed.write.task.marking_storage import attempt_token, marking
-from lakebed.write.task.parallelism import LEAST_SHARE, Parallelism
+from lakebed.write.task.parallelism import Parallelism
 
 SORT_KEY = "_lakebed_sort_key"
 
@@ -69,16 +70,14 @@ def rewriting_of(
     memory: int,
     parallelism: Parallelism,
 ) -> Rewriting:
-    """What all tasks of a run share: a quarter of the memory to read slices, a quarter to sort or merge them, an eighth
-    for a row group, and as much again while it is encoded.
-    """
+    """What all tasks of a run share."""
     config = txn.snapshot.config
-    share = max(4 * LEAST_SHARE, memory // parallelism.count)
+    share = MemoryPlan(memory).clustering(parallelism.count)
     chosen = WriteOptions.from_properties(properties)
     wanted = without_place(reader_context.schema)
     ordered = bool(options.sort_columns) and reader_context.layout != LSM_TREE
     return Rewriting(
-        FileGroupReader(txn.snapshot.storage, reader_context, ReadOptions(memory=share // 4), wanted),
+        FileGroupReader(txn.snapshot.storage, reader_context, ReadOptions(memory=share.reading), wanted),
         FileSchema.of_table(
             without_meta_fields(reader_context.schema),
             config.name,
@@ -88,14 +87,14 @@ def rewriting_of(
         replace(
             chosen,
             max_file_size=options.target_file_size,
-            write_buffer=parallelism.write_buffer(chosen, share // 16, txn.snapshot.storage),
-            row_group_size=min(chosen.row_group_size, share // 8),
+            write_buffer=parallelism.write_buffer(chosen, share.write_buffer, txn.snapshot.storage),
+            row_group_size=min(chosen.row_group_size, share.row_group),
         ),
         txn.requested_time,
         RowOrdering(options.sort_columns, options.curve) if ordered else None,
         bloom_filter=wants_bloom_filters(config.index_type),
         populate_meta_fields=config.populate_meta_fields,
-        memory=share // 4,
+        memory=share,
     )
 
 
@@ -110,7 +109,7 @@ class Rewriting:
     ordering: RowOrdering | None
     bloom_filter: bool
     populate_meta_fields: bool
-    memory: int
+    memory: ClusteringMemory
 
     def run(self, task: RewriteTask) -> list[WriteStat]:
         """Rewrite one group; what was written."""
@@ -188,18 +187,14 @@ class Rewriting:
             for age, file_slice in enumerate(task.slices, 1)
         ]
         schema = self.reader.schema.append(pa.field(SORT_KEY, pa.binary()))
-        for batch in _merged(runs, MergeRule(key=SORT_KEY), schema, self.memory):
+        for batch in _merged(runs, MergeRule(key=SORT_KEY), schema, self.memory.sorting.ceiling):
             yield batch.select(self.reader.schema.names)
 
     def _by_key(self, task: RewriteTask) -> Iterator[pa.RecordBatch]:
         """All rows by record key, from all slices at once."""
         reader = self.reader.with_share(len(task.slices))
         runs = [self._run(reader, age, file_slice) for age, file_slice in enumerate(task.slices, 1)]
-        memory = merge_share(2 * self.memory, len(runs))
-        at_once = max(2, self.memory // RUN_OVERHEAD)
-        if len(runs) > at_once:
-            memory = min(memory, 2 * SMALLEST_WINDOW * (at_once + 1))  # more than so many are merged in passes
-        return _merged(runs, MergeRule(key=RECORD_KEY), self.reader.schema, memory)
+        return _merged(runs, MergeRule(key=RECORD_KEY), self.reader.schema, self.memory.by_key(len(runs)).ceiling)
 
     def _run(self, reader: FileGroupReader, age: int, file_slice: FileSlice) -> Run:
         """A slice as one run of a merge by key. A base file without the mark may repeat keys, also below logs."""

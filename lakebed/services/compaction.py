@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from lakebed.config.memory_plan import DEFAULT_MEMORY, MemoryPlan
 from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.parquet_metadata import Footers
@@ -45,14 +46,10 @@ from lakebed.txn.transaction import Transaction
 from lakebed.txn.txn_context import TxnContext
 from lakebed.write.job import SCHEMA_KEY, table_schema_json
 from lakebed.write.task.marking_storage import attempt_token, marking
-from lakebed.write.task.parallelism import LEAST_SHARE, Parallelism
+from lakebed.write.task.parallelism import Parallelism
 from lakebed.write.write_checks import version_report
 
 __all__ = ["compact", "full_plan", "run_compaction"]
-
-DECENT_SHARE = 256 << 20
-"""Memory of a task that merges without haste: with less, windows are so small that two tasks take longer than one,
-which keeps two cores busy as it is, one merging and one encoding."""
 
 
 def run_compaction(
@@ -62,7 +59,7 @@ def run_compaction(
     runner: Runner,
     *,
     options: WriteOptions | None = None,
-    memory: int = 256 << 20,
+    memory: int = DEFAULT_MEMORY,
 ) -> Instant:
     """Carry out a compaction or log compaction that is on the timeline; the completed commit."""
     operation = OPERATIONS.get(planned.action)
@@ -81,8 +78,7 @@ def compact(
         if not isinstance(plan, CompactionPlan):
             raise CorruptTable("a compaction without a plan", file=txn.snapshot.active.path(txn.instant))
         tasks = _tasks(txn, plan)
-        most = max(1, memory // DECENT_SHARE) if runner.shares_memory else len(tasks)
-        parallelism = Parallelism.of(runner, min(len(tasks), most), memory)
+        parallelism = Parallelism.of(runner, len(tasks), MemoryPlan(memory).compactions_at_once)
         reader_context = reader_context_of_plan(txn.snapshot, txn.requested_time, _input_times(tasks))
         merging = _merging(txn, reader_context, options, memory, parallelism)
         by_partition: dict[str, tuple[WriteStat, ...]] = {}
@@ -150,24 +146,22 @@ def _input_times(tasks: Iterable[_Task]) -> set[str]:
 def _merging(
     txn: Transaction, reader_context: ReaderContext, options: WriteOptions | None, memory: int, parallelism: Parallelism
 ) -> _Merging:
-    """What all tasks of a run share: three eighths of the memory to read and merge, a sixteenth for rows that wait,
-    an eighth for a row group, and as much again while it is encoded.
-    """
+    """What all tasks of a run share."""
     config = txn.snapshot.config
     own = without_meta_fields(reader_context.schema)
-    share = max(2 * LEAST_SHARE, memory // parallelism.count)
+    share = MemoryPlan(memory).compaction(parallelism.count)
     chosen = options or WriteOptions.from_properties(config.properties)
     wanted = without_place(reader_context.schema)
     return _Merging(
-        FileGroupReader(txn.snapshot.storage, reader_context, ReadOptions(memory=share * 3 // 8), wanted, encoded=True),
+        FileGroupReader(txn.snapshot.storage, reader_context, ReadOptions(memory=share.reading), wanted, encoded=True),
         FileSchema.of_table(
             own, config.name, operation=OPERATION_FIELD in reader_context.schema.names, version=reader_context.schema_id
         ),
         replace(
             chosen,
-            write_buffer=parallelism.write_buffer(chosen, share // 16, txn.snapshot.storage),
-            row_group_size=min(chosen.row_group_size, share // 8),
-            log_block_max_size=min(chosen.log_block_max_size, share // 4),
+            write_buffer=parallelism.write_buffer(chosen, share.write_buffer, txn.snapshot.storage),
+            row_group_size=min(chosen.row_group_size, share.row_group),
+            log_block_max_size=min(chosen.log_block_max_size, share.log_block),
         ),
         txn.requested_time,
         config.name,

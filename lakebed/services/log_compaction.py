@@ -22,6 +22,7 @@ from itertools import groupby
 
 import pyarrow as pa
 
+from lakebed.config.memory_plan import MemoryPlan
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.fold_order import covered_by
 from lakebed.datafile.log_file import open_log_file
@@ -31,7 +32,7 @@ from lakebed.datafile.log_writer_v1 import InlineLogWriter
 from lakebed.datafile.log_writer_v2 import NativeLogWriter
 from lakebed.datafile.writers import FileSchema, WriteTarget
 from lakebed.format.names import HEARTBEAT_DIR, MarkerType, is_instant_time
-from lakebed.merge.file_group_reader import FileGroupReader, merge_share
+from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.hash_merge import hash_merge
 from lakebed.merge.reader_context import LSM_TREE
 from lakebed.merge.record_merger import MergeRule, why_not_partial
@@ -137,7 +138,7 @@ class MergeLogs:
             runs,
             rule,
             wanted,
-            memory=merge_share(options.memory, len(runs)),
+            memory=MemoryPlan(options.memory).merge_of(len(runs)).ceiling,
             read_buffer=options.read_buffer,
             keep_deletes=True,
         )

@@ -21,6 +21,7 @@ from dataclasses import replace
 
 import pyarrow.compute as pc
 
+from lakebed.config.memory_plan import DEFAULT_MEMORY
 from lakebed.config.table_config import TableConfig, TableVersion
 from lakebed.config.write_options import WriteOptions
 from lakebed.errors import ConflictError, InvalidRequest
@@ -73,7 +74,7 @@ def downgrade(
     runner: Runner,
     *,
     options: WriteOptions | None = None,
-    memory: int = 256 << 20,
+    memory: int = DEFAULT_MEMORY,
     drop_metadata: bool = False,
 ) -> MetaClient:
     """Give the table a lower version; the table as it is then."""

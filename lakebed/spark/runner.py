@@ -38,6 +38,7 @@ class SparkRunner:
 
     shares_memory: ClassVar[bool] = False
     threads: ClassVar[int | None] = None
+    at_once: ClassVar[int] = 1
 
     def limited_to(self, threads: int) -> SparkRunner:
         return self

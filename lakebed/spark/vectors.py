@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from lakebed.config.memory_plan import MemoryPlan
 from lakebed.merge.file_group_reader import FileGroupReader
 from lakebed.merge.reader_context import ReadSplit
 from lakebed.read.merge_vector_cache import MERGE_VECTORS, SliceVectors, key_of, untouched, vectors_for_engines
@@ -42,7 +43,7 @@ def find_vectors(spark: SparkSession, plan: Plan, chosen: SparkRoutes) -> Found:
     keys = {split: key_of(plan.reader, split, _FOR_SPARK) for split in missing}
     known |= {split: MERGE_VECTORS.get(keys[split]) for split in missing if keys[split] in MERGE_VECTORS}
     todo = [split for split in missing if split not in known]
-    keep = plan.reader.options.memory // 2
+    keep = MemoryPlan(plan.reader.options.memory).kept_vectors
     for split, vectors in zip(todo, _made(spark, plan, todo), strict=True):
         MERGE_VECTORS.put(keys[split], vectors, MERGE_VECTORS.asked(keys[split]), keep)
         known[split] = vectors

@@ -141,7 +141,7 @@ class WriteTask:
         tagging = tagging_of(self.snapshot, self.request, SerialRunner(), self.files)
         rows = self._new(self.plan.rows(by_name(batches, self.plan.incoming), self.context.requested_time, number))
         written: list[WrittenFile] = []
-        with GroupBuffers(self.context.memory // 2) as group_buffers:
+        with GroupBuffers(self.context.memory.buffers) as group_buffers:
             tagging.buffer_rows(group_buffers, rows, ())
             found = tagging.finish(group_buffers, self.snapshot)
             groups = [tagged.target.file_group for tagged in found]
@@ -158,7 +158,7 @@ class WriteTask:
         if policy is Duplicates.NONE:
             return rows
         is_global = self.request.index_options.is_global
-        known = known_keys_of(self.snapshot, self.context.memory, SerialRunner(), is_global=is_global)
+        known = known_keys_of(self.snapshot, self.context.merge_memory, SerialRunner(), is_global=is_global)
         return new_rows(rows, known, policy)
 
     def _check_tasks(self, groups: list[FileGroupId], number: int) -> None:

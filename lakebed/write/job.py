@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from lakebed.config.memory_plan import DEFAULT_WRITE_MEMORY, MemoryPlan, WriteMemory, WriteTaskMemory
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.writers import FileSchema, WrittenFile
 from lakebed.errors import ConflictError, StorageUnavailable
@@ -40,7 +41,7 @@ from lakebed.write.rows.group_buffers import GroupBuffers
 from lakebed.write.schema_history import forget_histories, save_history
 from lakebed.write.tagging.tagging import TaggedGroup, Tagging, index_context
 from lakebed.write.tagging.targets import groups_of_partitions
-from lakebed.write.task.parallelism import LEAST_SHARE, Parallelism
+from lakebed.write.task.parallelism import Parallelism
 from lakebed.write.task.write_task import Target, WriteContext, write_group
 
 SCHEMA_KEY = "schema"
@@ -80,7 +81,7 @@ class WriteRequest:
     options: WriteOptions
     index_options: IndexOptions
     properties: Mapping[str, str] = field(default_factory=dict)
-    memory: int = 256 << 20
+    memory: int = DEFAULT_WRITE_MEMORY
     partitions: tuple[str, ...] | None = None
     """For replacing operations: the partitions that are replaced; None means those that rows come for."""
     partial: bool = False
@@ -91,9 +92,9 @@ class WriteRequest:
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def working(self) -> int:
-        """How much of the memory is handed out: the allocator holds up to as much again."""
-        return self.memory // 2
+    def shares(self) -> WriteMemory:
+        """How the memory is divided."""
+        return MemoryPlan(self.memory).write
 
 
 def run_write(
@@ -107,7 +108,7 @@ def run_write(
     in_hand: bool = False,
 ) -> CommitResult:
     """Write prepared rows (and keys to delete) as one commit; rows `in_hand` are in memory whatever happens here."""
-    with GroupBuffers(request.working // 4) as group_buffers:
+    with GroupBuffers(request.shares.buffers) as group_buffers:
         tagging = tagging_of(client, request, runner)
         tagging.buffer_rows(group_buffers, rows, deletes, in_hand=in_hand)
         with begin(client, txn_context, request) as txn:
@@ -115,7 +116,7 @@ def run_write(
             if request.reads or request.partial:
                 refuse_changed(client, txn, request, tagged)
             refuse_pending_clustering(txn.snapshot, (tagged_group.target.file_group for tagged_group in tagged))
-            parallelism = Parallelism.of(runner, len(tagged), request.working)
+            parallelism = Parallelism.of(runner, len(tagged), request.shares.tasks_at_once)
             context = write_context(txn, request, parallelism)
             tasks = [_Task(context, number, tagged_group) for number, tagged_group in enumerate(tagged)]
             written = [file for files in parallelism.runner.map(_Task.run, tasks, label="write") for file in files]
@@ -133,6 +134,7 @@ def tagging_of(client: MetaClient, request: WriteRequest, runner: Runner, lister
         request.properties,
         runner,
         request.reader_context,
+        request.memory,
         lister,
     )
 
@@ -152,7 +154,7 @@ def begin(client: MetaClient, txn_context: TxnContext, request: WriteRequest) ->
 def write_context(txn: Transaction, request: WriteRequest, parallelism: Parallelism) -> WriteContext:
     """What the tasks of a write must know."""
     config, storage = txn.snapshot.config, txn.snapshot.storage
-    share = max(LEAST_SHARE, request.working // 2 // parallelism.count)
+    share = request.shares.task(parallelism.count)
     hashed = request.index_options.is_hashed
     own = without_meta_fields(request.reader_context.schema)
     if request.partial and request.columns is not None:
@@ -162,14 +164,14 @@ def write_context(txn: Transaction, request: WriteRequest, parallelism: Parallel
         reader_context=request.reader_context,
         schema=FileSchema.of_table(own, config.name, version=request.reader_context.schema_id),
         requested_time=txn.requested_time,
-        options=_fitted(request.options, share, parallelism.write_buffer(request.options, share // 8, storage)),
+        options=_fitted(request.options, share, parallelism.write_buffer(request.options, share.write_buffer, storage)),
         native_logs=config.version.has_native_logs,
         fold=request.operation.folds(request.options, config, is_hashed=hashed),
         keeps_known=request.operation.keeps_known(config, is_hashed=hashed),
         partial=request.partial,
         bloom_filter=wants_bloom_filters(config.index_type),
         populate_meta_fields=config.populate_meta_fields,
-        memory=share // 2,
+        memory=share,
     )
 
 
@@ -207,7 +209,7 @@ def _renew_rings(txn: Transaction, request: WriteRequest, replaced: Iterable[str
     """New rings for partitions whose file groups vanish, under consistent hashing: retired ids are not used again."""
     if not request.index_options.is_consistent_bucket:
         return []
-    context = index_context(txn.snapshot, txn.view, request.reader_context, SerialRunner())
+    context = index_context(txn.snapshot, txn.view, request.reader_context, SerialRunner(), request.memory)
     index = open_index(context, request.index_options, request.properties)
     partitions = sorted(replaced)
     for partition in partitions:
@@ -266,13 +268,13 @@ class _Task:
         return write_group(self.context, self.tagged.target, self.tagged.incoming, self.number, token)
 
 
-def _fitted(options: WriteOptions, share: int, write_buffer: int) -> WriteOptions:
+def _fitted(options: WriteOptions, share: WriteTaskMemory, write_buffer: int) -> WriteOptions:
     """Options whose buffers fit a task's share of the memory: rows that wait, and rows of an unfinished row group."""
     return replace(
         options,
         write_buffer=write_buffer,
-        row_group_size=min(options.row_group_size, share // 4),
-        log_block_max_size=min(options.log_block_max_size, share // 4),
+        row_group_size=min(options.row_group_size, share.row_group),
+        log_block_max_size=min(options.log_block_max_size, share.row_group),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.config.memory_plan import MemoryPlan
 from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import Duplicates
 from lakebed.errors import InvalidRequest
@@ -39,9 +40,6 @@ from lakebed.write.rows.set_expressions import assigned, bind_assignment, check_
 from lakebed.write.tagging.duplicates import duplicate_policy, known_keys_of, new_rows
 from lakebed.write.write_checks import declared_schema, refuse_other_version, version_report
 from lakebed.write.writer_context import WriterContext
-
-DEFAULT_MEMORY = 1 << 30
-"""More than a read may take: what is sorted in one piece need not go to disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +150,7 @@ class TableWriter:
     # ------------------------------------------------------------------ steps of an operation
     def scan(self, columns: tuple[str, ...], where: str | Predicate | None) -> Scan:
         """Rows of the table that an operation depends on, within its part of the memory."""
-        options, runner = ReadOptions(memory=max(1 << 20, self.context.memory // 4)), self.context.runner
+        options, runner = ReadOptions(memory=MemoryPlan(self.context.memory).write.scan), self.context.runner
         return Scan(self.client, Query.SNAPSHOT, columns, where, options=options, runner=runner, keyed=True)
 
     def plan(

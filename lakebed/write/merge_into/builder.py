@@ -21,6 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakebed.config.memory_plan import MemoryPlan
 from lakebed.config.option import FLAG, Option
 from lakebed.merge.reader_context import ReaderContext
 from lakebed.model.schema import IS_DELETED, PARTITION_PATH, RECORD_KEY, without_meta_fields
@@ -103,7 +104,7 @@ def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
     columns = (
         nullable if partial is None else pa.schema([i for i in nullable if i.name in {*partial, *generator.columns}])
     )
-    with SourceRows(reader, context.memory // 4) as source:
+    with SourceRows(reader, MemoryPlan(context.memory).write.source_rows) as source:
         join = MergeJoin(
             source,
             meeting,

@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from lakebed.config.memory_plan import BufferMemory
 from lakebed.errors import StorageUnavailable
 from lakebed.merge.arrow_numpy import Ints, index_array, numbers, take_rows
 from lakebed.merge.spill import sliced
+from lakebed.model.concat import concat_batches
 
 GROUP_COLUMN = "_lakebed_group"
-STORED_BATCH = 4 << 20
-"""Rows of a pile on disk come back together in so many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class GroupBuffer:
     rows: int = 0
     nbytes: int = 0
     in_memory: list[Part] = field(default_factory=list)
+    held: int = 0
+    """Bytes of memory that go when the pile goes to disk."""
     file: Path | None = None
     writer: pa.RecordBatchStreamWriter | None = None
     sink: pa.OSFile | None = None
@@ -62,19 +64,13 @@ class GroupBuffer:
         for part in self.in_memory:
             yield from sliced(part.rows(), rows)
 
-    @property
-    def held(self) -> int:
-        """Bytes of memory that go when the pile goes to disk."""
-        return sum(part.held for part in self.in_memory)
-
 
 class GroupBuffers:
     """Piles of one write; a context manager, since piles may lie in a temporary folder."""
 
     def __init__(self, memory: int) -> None:
-        self._memory = memory
-        self._stored = min(STORED_BATCH, max(1, memory // 64))
-        self._held = 0
+        self._memory = BufferMemory(memory)
+        self._held = self._lowest = 0
         self._buffers: dict[int, GroupBuffer] = {}
         self._folder: Path | None = None
 
@@ -95,7 +91,7 @@ class GroupBuffers:
 
     def bounded_parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The batch in pieces of which several may be in memory at once besides the piles."""
-        yield from sliced(batch, max(1, self._memory // 8 * batch.num_rows // max(batch.nbytes, 1)))
+        yield from sliced(batch, max(1, self._memory.part * batch.num_rows // max(batch.nbytes, 1)))
 
     def put(self, group: int, rows: pa.RecordBatch) -> None:
         """Lay rows of one group on its pile."""
@@ -111,10 +107,11 @@ class GroupBuffers:
     def _put(self, group: int, part: Part, count: int, size: int) -> None:
         buffer = self._buffers.setdefault(group, GroupBuffer(group, part.batch.schema))
         buffer.in_memory.append(part)
+        buffer.held += part.held
         buffer.rows += count
         buffer.nbytes += size
         self._held += part.held
-        while self._held > self._memory:
+        while self._held > self._memory.ceiling:
             self._spill_largest()
 
     def buffers(self) -> list[GroupBuffer]:
@@ -126,10 +123,34 @@ class GroupBuffers:
     def take(self, groups: Iterable[int]) -> list[GroupBuffer]:
         """Some piles, taken away from the rest: their rows are to be piled up anew."""
         taken = [self._buffers.pop(group) for group in groups if group in self._buffers]
+        self._lowest = min([self._lowest, *(buffer.group for buffer in taken)])  # their files are still there
         for buffer in taken:
             _close(buffer)
             self._held -= buffer.held
         return taken
+
+    def add_numbered(self, batch: pa.RecordBatch, numbers: Ints) -> None:
+        """Lay rows on the buffers with these numbers."""
+        for number, rows in rows_by_group(numbers) if batch.num_rows else ():
+            self.put(number, batch if rows is None else take_rows(batch, rows))
+
+    @property
+    def fan_out(self) -> int:
+        """Into how many buffers one is divided at once."""
+        return self._memory.fan_out
+
+    def free_numbers(self, count: int) -> int:
+        """The first of so many numbers below zero that no buffer has."""
+        self._lowest = min((self._lowest, *self._buffers)) - count
+        return self._lowest
+
+    def give_up(self, buffer: GroupBuffer) -> None:
+        """Forget the rows of a buffer that was taken, in memory and on disk."""
+        buffer.in_memory.clear()
+        buffer.held = 0
+        if buffer.file is not None:
+            buffer.file.unlink(missing_ok=True)
+            buffer.file = None
 
     def _spill_largest(self) -> None:
         buffer = max(self._buffers.values(), key=lambda buffer: buffer.held)
@@ -140,14 +161,14 @@ class GroupBuffers:
                 buffer.file = self._folder / f"{buffer.group}.arrow"
                 buffer.sink = pa.OSFile(str(buffer.file), "wb")
                 buffer.writer = pa.ipc.new_stream(buffer.sink, buffer.schema)
-            for part in buffer.in_memory:
-                rows = part.rows()
-                for stored in sliced(rows, max(16, self._stored * rows.num_rows // max(rows.nbytes, 1))):
+            for rows in _joined((part.rows() for part in buffer.in_memory), self._memory.stored_batch):
+                for stored in sliced(rows, max(16, self._memory.stored_batch * rows.num_rows // max(rows.nbytes, 1))):
                     buffer.writer.write_batch(stored)
         except OSError as error:
             raise StorageUnavailable(f"cannot spill incoming rows to disk: {error}") from error
         self._held -= buffer.held
         buffer.in_memory.clear()
+        buffer.held = 0
 
 
 def split_by_group(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -171,6 +192,20 @@ def rows_by_group(groups: Ints) -> Iterator[tuple[int, pa.Array | None]]:
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     for rows in np.split(order, starts[1:]):
         yield int(groups[rows[0]]), index_array(rows)
+
+
+def _joined(batches: Iterable[pa.RecordBatch], nbytes: int) -> Iterator[pa.RecordBatch]:
+    """Batches with small neighbours put together, up to about so many bytes."""
+    small: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if small and size + batch.nbytes > nbytes:
+            yield concat_batches(small)
+            small, size = [], 0
+        small.append(batch)
+        size += batch.nbytes
+    if small:
+        yield concat_batches(small)
 
 
 def _close(buffer: GroupBuffer) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.config.memory_plan import MemoryPlan
 from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import Duplicates, WriteOptions
 from lakebed.errors import InvalidRequest
@@ -41,7 +42,7 @@ def duplicate_policy(operation: Operation, options: WriteOptions, generator: Key
 
 def known_keys_of(client: MetaClient, memory: int, runner: Runner, *, is_global: bool) -> KnownKeys:
     """The keys of the table as it is: of a row's partition, or of all of them where the index is global."""
-    options = ReadOptions(memory=max(1 << 20, memory // 4))
+    options = ReadOptions(memory=MemoryPlan(memory).write.scan)
 
     def read(where: Predicate | None) -> Iterable[pa.RecordBatch]:
         columns = (RECORD_KEY,)

@@ -6,7 +6,7 @@ that two copies of a new key in one batch meet in one task, whatever task they c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,18 +51,34 @@ def small_slices(slices: Sequence[FileSlice], options: WriteOptions, *, is_mor: 
 
 
 def insert_buckets(
-    slices: Sequence[FileSlice], new_bytes: int, options: WriteOptions, new_id: Callable[[], str], *, is_mor: bool
+    slices: Sequence[FileSlice],
+    new_bytes: int,
+    options: WriteOptions,
+    new_id: Callable[[], str],
+    *,
+    is_mor: bool,
+    taken: Mapping[str, int] | None = None,
 ) -> list[InsertBucket]:
-    """Where so many bytes of new rows go, as shares of `SLOTS`."""
+    """Where so many bytes of new rows go, as shares of `SLOTS`.
+
+    `taken` is what earlier parts of the same write take of each file, small or new, by file id.
+    """
+    used = taken or {}
     target = max(1, options.max_file_size)
     left = max(1, new_bytes)
     shares: list[tuple[str, int, FileSlice | None]] = []
     for file_slice in small_slices(slices, options, is_mor=is_mor):
         if left <= 0:
             break
-        room = min(left, target - file_slice.size)
+        room = min(left, target - file_slice.size - used.get(file_slice.file_group.file_id, 0))
         if room > 0:
             shares.append((file_slice.file_group.file_id, room, file_slice))
+            left -= room
+    known = {file_slice.file_group.file_id for file_slice in slices}
+    for file_id, size in used.items():
+        room = min(left, target - size)
+        if file_id not in known and room > 0:
+            shares.append((file_id, room, None))
             left -= room
     while left > 0:
         shares.append((new_id(), min(left, target), None))

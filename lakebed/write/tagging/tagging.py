@@ -1,7 +1,7 @@
 """Which file group every incoming row goes to.
 
     hashed index      locate ──► buffer by group                                        (one pass)
-    other indexes     buffer everything ──► look all keys up ──► buffer by group        (two passes, keys in memory)
+    other indexes     buffer everything ──► look keys up ──► buffer by group        (in parts whose keys fit)
     no look-up        inserts without a hash: groups by key, small files first
 
 Under a global index a row may find its key in another partition: `partition_moves` says what becomes of it, and
@@ -19,39 +19,30 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakebed.config.read_options import ReadOptions
+from lakebed.config.memory_plan import DEFAULT_WRITE_MEMORY
 from lakebed.config.write_options import WriteOptions
 from lakebed.index.choose import open_index
-from lakebed.index.locations import FILE_ID, LOCATION_COLUMNS, Index, IndexContext, new_file_id, nowhere
+from lakebed.index.locations import Index, IndexContext
 from lakebed.index.options import IndexOptions
-from lakebed.merge.arrow_numpy import Bools, bool_array, index_array, take, valid
-from lakebed.merge.file_group_reader import FileGroupReader
+from lakebed.merge.arrow_numpy import index_array, take
 from lakebed.merge.reader_context import ReaderContext
-from lakebed.model.concat import concat_chunks
 from lakebed.model.files import FileGroupId
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 from lakebed.runner import LocalRunner, Runner
 from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileLister, FileSystemView
 from lakebed.write.operation import Operation
-from lakebed.write.rows.group_buffers import GROUP_COLUMN, GroupBuffer, GroupBuffers, rows_by_group
+from lakebed.write.rows.group_buffers import GROUP_COLUMN, GroupBuffers, rows_by_group
 from lakebed.write.tagging.group_numbers import GroupNumbers, incoming_by_group
-from lakebed.write.tagging.keep_partition import Folders, staying
-from lakebed.write.tagging.partition_moves import columns_needed, deletes_stay, settle_moves
-from lakebed.write.tagging.small_files import InsertBucket, assign_inserts, insert_buckets
 from lakebed.write.tagging.targets import (
     TargetRules,
-    all_slices,
     group_targets,
-    groups_being_clustered,
     refuse_replaced_buckets,
 )
+from lakebed.write.tagging.untagged import UNTAGGED, UNTAGGED_DELETES, UntaggedRows, look_up_reader
 from lakebed.write.task.write_task import GroupTarget, Incoming
 from lakebed.write.write_checks import refuse_unnamed_buckets
 
-UNTAGGED = -1
-"""The buffer of rows that wait for a look-up."""
-UNTAGGED_DELETES = -2
 PARTS_IN_FLIGHT = 3
 """Batches that are taken apart ahead of the buffers."""
 
@@ -76,6 +67,7 @@ class Tagging:
     properties: Mapping[str, str]
     runner: Runner
     reader_context: ReaderContext
+    memory: int = DEFAULT_WRITE_MEMORY
     lister: FileLister | None = None
     """What is known of the table's files already; None lists the store."""
     _groups: GroupNumbers = field(default_factory=GroupNumbers)
@@ -157,7 +149,7 @@ class Tagging:
         view = view or self._view(snapshot)
         index = self._index(snapshot, view)
         if not index.is_hashed:
-            self._look_up_untagged(group_buffers, index, snapshot, view)
+            self._untagged(index, snapshot, view).tag(group_buffers)
         else:
             refuse_replaced_buckets(self._groups, index)
         targets, by_number = self._targets(index, snapshot, view), list(self._groups)
@@ -181,80 +173,35 @@ class Tagging:
         rules = TargetRules(self.operation, index, snapshot.config.is_mor, self._rewritten)
         return group_targets(self._groups, view, rules)
 
-    # ------------------------------------------------------------------ keys that are looked up
-    def _look_up_untagged(
-        self, group_buffers: GroupBuffers, index: Index, snapshot: MetaClient, view: FileSystemView
-    ) -> None:
-        for buffer in group_buffers.take((UNTAGGED, UNTAGGED_DELETES)):
-            is_delete = buffer.group == UNTAGGED_DELETES
-            settles = index.is_global and self.operation.looks_up and not is_delete
-            names = columns_needed(self.reader_context.rule, buffer.schema) if settles else [RECORD_KEY, PARTITION_PATH]
-            table = pa.Table.from_batches([_copied(batch.select(names)) for batch in buffer.batches(1 << 20)])
-            located = index.locate(table) if self.operation.looks_up else nowhere(table)
-            kept = None
-            if is_delete:
-                located = deletes_stay(located)
-                kept = np.asarray(valid(concat_chunks(located.column(FILE_ID))))
-            elif settles:
-                reader = FileGroupReader(
-                    snapshot.storage, self.reader_context, ReadOptions(), self.reader_context.schema
-                )
-                settled = settle_moves(located, self.reader_context.rule, reader, all_slices(view), self.runner)
-                located, kept = settled.located, settled.stays
-            if not is_delete:
-                located = self._assign_new_keys(located, snapshot, view, buffer.nbytes)
-            self._buffer_located(group_buffers, buffer, located, kept, is_delete)
-
-    def _buffer_located(
-        self, group_buffers: GroupBuffers, buffer: GroupBuffer, located: pa.Table, kept: Bools | None, is_delete: bool
-    ) -> None:
-        """Buffer the rows by group, as their keys were located; those that are not `kept` are left out."""
-        start, folders = 0, Folders.of(self.client.config, self.properties)
-        for batch in buffer.batches(1 << 20):
-            end = start + batch.num_rows
-            locations = located.slice(start, batch.num_rows).select([PARTITION_PATH, *LOCATION_COLUMNS])
-            rows = pa.Table.from_batches([batch])
-            if not is_delete:
-                rows = staying(rows, locations, self.reader_context.rule, folders)
-            index = rows.schema.get_field_index(PARTITION_PATH)
-            rows = rows.set_column(index, rows.schema.field(index), locations.column(PARTITION_PATH))
-            for name in LOCATION_COLUMNS:
-                rows = rows.append_column(name, locations.column(name))
-            if kept is not None and not kept[start:end].all():
-                rows = rows.filter(bool_array(kept[start:end]))
-            start = end
-            if rows.num_rows:
-                group_buffers.add(self._groups.numbered_rows(rows, self.reader_context, is_delete=is_delete))
-
-    def _assign_new_keys(self, located: pa.Table, snapshot: MetaClient, view: FileSystemView, nbytes: int) -> pa.Table:
-        """A group for every key that has none yet."""
-        busy = groups_being_clustered(snapshot)
-        share = nbytes / max(1, located.num_rows)
-
-        def insert_buckets_in(path: str, keys: int) -> list[InsertBucket]:
-            slices = () if self.operation.replaces else [one for one in view.slices(path) if one.file_group not in busy]
-            is_mor = snapshot.config.is_mor
-            buckets = insert_buckets(slices, int(share * keys), self.options, new_file_id, is_mor=is_mor)
-            self._rewritten |= {bucket.slice.file_group for bucket in buckets if bucket.slice is not None}
-            return buckets
-
-        return assign_inserts(located, insert_buckets_in)
-
     # ------------------------------------------------------------------ the table as tagging sees it
     def _index(self, client: MetaClient, view: FileSystemView) -> Index:
-        context = index_context(client, view, self.reader_context, self.runner)
+        context = index_context(client, view, self.reader_context, self.runner, self.memory)
         return open_index(context, self.index_options, self.properties)
 
     def _view(self, client: MetaClient) -> FileSystemView:
         return FileSystemView.of(client, self.lister)
 
+    def _untagged(self, index: Index, snapshot: MetaClient, view: FileSystemView) -> UntaggedRows:
+        return UntaggedRows(
+            self.operation,
+            self.options,
+            self.properties,
+            self.reader_context,
+            self.runner,
+            self.memory,
+            index,
+            snapshot,
+            view,
+            self._groups,
+            self._rewritten,
+        )
+
 
 def index_context(
-    client: MetaClient, view: FileSystemView, reader_context: ReaderContext, runner: Runner
+    client: MetaClient, view: FileSystemView, reader_context: ReaderContext, runner: Runner, memory: int
 ) -> IndexContext:
     """The table as indexes see it."""
-    reader = FileGroupReader(client.storage, reader_context, ReadOptions(), reader_context.schema)
-    return IndexContext(client, view, reader, runner)
+    return IndexContext(client, view, look_up_reader(client, reader_context, runner, memory), runner)
 
 
 def _rows_of_buckets(index: Index, batch: pa.RecordBatch) -> Iterator[tuple[FileGroupId, pa.Array | None]]:
@@ -263,8 +210,3 @@ def _rows_of_buckets(index: Index, batch: pa.RecordBatch) -> Iterator[tuple[File
     for number, rows in rows_by_group(places.of_row):
         location = places.locations[number]
         yield FileGroupId(location.partition_path, location.file_id), rows
-
-
-def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Columns apart from the others they were read with, which would stay in memory as long as they do."""
-    return batch.take(index_array(np.arange(batch.num_rows, dtype=np.int64)))

@@ -14,10 +14,6 @@ from lakebed.config.write_options import WriteOptions
 from lakebed.runner import Runner
 from lakebed.storage.storage import Storage
 
-LEAST_SHARE = 2 << 20
-DECENT_SHARE = 16 << 20
-"""Bytes for a task that merges and writes: less makes many passes, so tasks then rather run one after the other."""
-
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
@@ -28,15 +24,15 @@ class Parallelism:
     spare_cores: bool = False
 
     @classmethod
-    def of(cls, runner: Runner, groups: int, memory: int) -> Parallelism:
-        """As many tasks at once as there are cores, groups, and decent shares of the memory.
+    def of(cls, runner: Runner, groups: int, most: int) -> Parallelism:
+        """As many tasks at once as there are cores and groups, and `most` where the memory has no share for more.
 
         Runners other than our threads know themselves how much they do at once: there the memory is for one task.
         """
         if not runner.shares_memory:
             return cls(runner)
         cores = os.cpu_count() or 1
-        threads = max(1, min(runner.threads or cores, groups, memory // 2 // DECENT_SHARE))
+        threads = max(1, min(runner.threads or cores, groups, most))
         return cls(runner.limited_to(threads), threads, threads < cores)
 
     def write_buffer(self, options: WriteOptions, most: int, storage: Storage) -> int:

@@ -17,6 +17,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
+from lakebed.config.memory_plan import WriteTaskMemory
 from lakebed.config.read_options import ReadOptions
 from lakebed.config.write_options import WriteOptions
 from lakebed.datafile.log_writer import LogSpec, LogWriter
@@ -78,6 +79,7 @@ class WriteContext:
     schema: FileSchema
     requested_time: str
     options: WriteOptions
+    memory: WriteTaskMemory
     native_logs: bool = True
     fold: bool = True
     """Fold repeated keys of the batch; without it inserts keep their duplicates (default layout only)."""
@@ -87,7 +89,11 @@ class WriteContext:
     bloom_filter: bool = False
     populate_meta_fields: bool = True
     """Whether files keep the meta columns of rows; on their way rows carry them in any case."""
-    memory: int = 256 << 20
+
+    @property
+    def merge_memory(self) -> int:
+        """What a merge in a task may take."""
+        return self.memory.merge.ceiling
 
     @property
     def is_sorted(self) -> bool:
@@ -152,10 +158,10 @@ def _merge(
     if file_slice is None or file_slice.base_file is None:
         return _create(context, target, incoming, numbers, token)
     wanted = context.wanted
-    reader = FileGroupReader(context.storage, context.reader_context, ReadOptions(memory=context.memory), wanted)
+    reader = FileGroupReader(context.storage, context.reader_context, ReadOptions(memory=context.merge_memory), wanted)
     runs = reader.runs(file_slice, wanted)
     brought = [] if context.keeps_known else [each for each in (incoming.rows, incoming.deletes) if each]
-    replaced = Replaced(brought, context.memory // 4)
+    replaced = Replaced(brought, context.memory.merge.incoming_keys)
     runs[0] = replace(runs[0], open=replaced.watching(runs[0].open))
     is_sorted, repeats = context.is_sorted, runs[0].may_repeat or context.keeps_known
     with Spill() as spill:
@@ -178,7 +184,7 @@ def _append(
 ) -> list[WrittenFile]:
     rule = batch_rule(context.reader_context.rule)
     runs = _incoming_runs(context, incoming, 1)
-    merged = sorted_merge(runs, rule, context.wanted, memory=context.memory, keep_deletes=True, encoded=True)
+    merged = sorted_merge(runs, rule, context.wanted, memory=context.merge_memory, keep_deletes=True, encoded=True)
     ensure_partition(context, target.file_group.partition_path)
     writer = _open_log(context, target, token)
     try:
@@ -202,19 +208,19 @@ def _new_rows(context: WriteContext, rows: OpenRows, nbytes: int | None) -> Iter
         yield from with_meta_columns(rows(context.options.row_group_rows), context.wanted, context.requested_time)
         return
     run, rule = _rows_run(context, rows, nbytes), batch_rule(context.reader_context.rule)
-    yield from sorted_merge([run], rule, context.wanted, memory=context.memory, encoded=True)
+    yield from sorted_merge([run], rule, context.wanted, memory=context.merge_memory, encoded=True)
 
 
 def _beside(context: WriteContext, runs: list[Run], incoming: Incoming) -> Iterator[pa.RecordBatch]:
     """What is there as it is, then the new rows."""
-    yield from hash_merge(runs, context.reader_context.rule, context.wanted, memory=context.memory)
+    yield from hash_merge(runs, context.reader_context.rule, context.wanted, memory=context.merge_memory)
     if incoming.rows is not None:
         yield from _new_rows(context, incoming.rows, incoming.rows_bytes)
 
 
 def _over(context: WriteContext, runs: list[Run], incoming: Incoming, spill: Spill) -> Iterator[pa.RecordBatch]:
     """What is there, merged with what the batch says."""
-    rule, wanted, memory = context.reader_context.rule, context.wanted, context.memory
+    rule, wanted, memory = context.reader_context.rule, context.wanted, context.merge_memory
     brought = folded_runs(_incoming_runs(context, incoming, len(runs)), rule, wanted, spill, memory)
     if context.is_sorted:
         return sorted_merge([*runs, *brought], rule, wanted, memory=memory, encoded=True)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from lakebed.config import memory_plan
 from lakebed.errors import CorruptTable, InvalidRequest
 from lakebed.merge import sorted_merge as module
 from lakebed.merge.hash_merge import hash_merge
@@ -317,7 +318,7 @@ def test_many_runs_in_little_memory_go_through_passes(monkeypatch: pytest.Monkey
     passes = []
     real = module._merged
     monkeypatch.setattr(module, "_merged", lambda chosen, *rest: passes.append(len(chosen)) or real(chosen, *rest))
-    monkeypatch.setattr(module, "SMALLEST_WINDOW", 1 << 20)
+    monkeypatch.setattr(memory_plan, "SMALLEST_WINDOW", 1 << 20)
     runs = [data(age, *[(f"k{n:03d}", age, f"{age}") for n in range(age % 3, 60, 3)]) for age in range(40)]
     merging = sorted_merge(runs, COMMIT, SCHEMA, memory=10 << 20)
     found = [next(merging)]

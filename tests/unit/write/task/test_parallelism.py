@@ -13,7 +13,7 @@ from lakebed.datafile.write_queue import WriteQueue
 from lakebed.runner import LocalRunner, SerialRunner
 from lakebed.storage.local import LocalStorage
 from lakebed.storage.open import open_storage
-from lakebed.write.task.parallelism import DECENT_SHARE, Parallelism
+from lakebed.write.task.parallelism import Parallelism
 
 PLENTY = 1 << 40
 OPTIONS = WriteOptions(write_buffer=1000)
@@ -24,7 +24,7 @@ def test_no_more_lanes_than_cores_groups_and_decent_shares(monkeypatch: pytest.M
     assert Parallelism.of(LocalRunner(), 100, PLENTY).count == 8
     assert Parallelism.of(LocalRunner(), 3, PLENTY).count == 3
     assert Parallelism.of(LocalRunner(threads=2), 100, PLENTY).count == 2
-    assert Parallelism.of(LocalRunner(), 100, 4 * DECENT_SHARE).count == 2
+    assert Parallelism.of(LocalRunner(), 100, 2).count == 2
     assert Parallelism.of(LocalRunner(), 100, 1).count == 1
     assert Parallelism.of(SerialRunner(), 100, PLENTY).count == 1
 
