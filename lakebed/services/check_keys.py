@@ -1,5 +1,4 @@
-"""Keys that come twice, found in bounded memory: set aside with their file group, on disk past the share, and compared
-part by part.
+"""Keys that come twice, found in bounded memory: spilled with their file group and compared part by part.
 
     keys, slice by slice ──► buffered, on disk past the share ──► parts by a hash of the key ──► grouped, part by part
 

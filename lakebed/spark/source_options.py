@@ -137,8 +137,7 @@ class Settings:
     def writer(self, client: MetaClient) -> TableWriter:
         """How the table is written to; a metadata table goes first where the options say so."""
         self._warn_of_unknown()
-        memory = self._memory
-        context = writer_context(client, {}, self.own, memory=memory, default_memory=memory)
+        context = writer_context(client, {}, self.own)
         return TableWriter(without_metadata_table(context))
 
     @staticmethod

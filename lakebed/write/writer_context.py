@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from lakebed.config.memory_plan import DEFAULT_WRITE_MEMORY
 from lakebed.config.option import bytes_of
 from lakebed.config.upkeep_groups import UpkeepGroups
 from lakebed.config.write_options import WriteOptions
@@ -63,7 +64,7 @@ def writer_context(
     options: Mapping[str, str],
     *,
     memory: int | str | None = None,
-    default_memory: int,
+    default_memory: int = DEFAULT_WRITE_MEMORY,
     runner: Runner | None = None,
     txn_context: TxnContext | None = None,
 ) -> WriterContext:

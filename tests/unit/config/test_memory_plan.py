@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from dataclasses import astuple
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from lakebed.config.memory_plan import (
 )
 from lakebed.config.read_options import ReadOptions
 from lakebed.write.job import WriteRequest
-from lakebed.write.table_writer import TableWriter
+from lakebed.write.writer_context import writer_context
 
 MB = 1 << 20
 CEILINGS = st.integers(16 * MB, 1 << 40)
@@ -137,7 +138,7 @@ def test_tiny_ceilings_lift_shares_to_what_work_needs() -> None:
 def test_one_default_for_each_kind_of_work() -> None:
     assert ReadOptions().memory == MemoryPlan().ceiling == DEFAULT_MEMORY == 512 * MB
     assert WriteRequest.__dataclass_fields__["memory"].default == DEFAULT_WRITE_MEMORY == 1024 * MB
-    assert TableWriter.__dataclass_fields__["memory"].default == DEFAULT_WRITE_MEMORY
+    assert inspect.signature(writer_context).parameters["default_memory"].default == DEFAULT_WRITE_MEMORY
 
 
 def test_nobody_else_divides_memory() -> None:

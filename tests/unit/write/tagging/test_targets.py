@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from lakebed.errors import ConflictError
-from lakebed.index.locations import FILE_ID, INSTANT, OLD_FILE_ID, OLD_PARTITION, Index
+from lakebed.index.locations import FILE_ID, INSTANT, OLD_FILE_ID, OLD_PARTITION, Index, Places
 from lakebed.model.files import FileGroupId, FileSlice
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 from lakebed.read.reader_context import keyed_reader_context
@@ -34,8 +33,17 @@ GROUP = FileGroupId("p=a", "f1")
 SLICE = FileSlice(GROUP, "20260101000000000", None, ())
 
 
+class LookUp(Index):
+    """As good as any index that looks keys up: targets ask only what it is."""
+
+    def places(self, rows: pa.Table) -> Places:
+        raise AssertionError
+
+
 def index(*, is_hashed: bool) -> Index:
-    return cast(Index, SimpleNamespace(is_hashed=is_hashed))
+    found = LookUp()
+    found.is_hashed = is_hashed
+    return found
 
 
 def rules(operation: Operation = Operation.UPSERT, *, is_mor: bool = True, **more: Any) -> TargetRules:
