@@ -104,15 +104,15 @@ class WindowMerge:
         )
         if not picks and extra is None:
             return Chosen(rows, ops)
-        alive = np.flatnonzero(~verdict.gone)
-        places = (np.cumsum(keep) - 1)[groups.slots[verdict.winner[alive]]]
+        live = np.flatnonzero(~verdict.gone)
+        positions = (np.cumsum(keep) - 1)[groups.slots[verdict.winner[live]]]
         if extra is not None:
             rows = rows.copy()
-            rows[places] = window.num_rows + alive
-        return Chosen(rows, ops, {name: (places, pick[alive]) for name, pick in picks.items()}, extra)
+            rows[positions] = window.num_rows + live
+        return Chosen(rows, ops, {name: (positions, pick[live]) for name, pick in picks.items()}, extra)
 
     def _ops(self, window: Window, rows: Ints, deleted: Bools | None) -> npt.NDArray[np.int8]:
-        """The kind of every row, from what the row itself says."""
+        """The kind of every row, from the row itself."""
         if deleted is None:
             return np.zeros(len(rows), np.int8)
         gone = deleted[rows]

@@ -117,7 +117,7 @@ class SchemaOnRead:
     """The versions of a table's schema, with the one that a reader asks by, or a writer writes with."""
 
     history: SchemaHistory
-    asked: InternalSchema
+    wanted: InternalSchema
     reported: Mapping[str, int] = field(default_factory=dict)
     """The version that a commit reports, by requested time, where it is not the one that this time would say."""
 
@@ -133,7 +133,7 @@ class SchemaOnRead:
     def renames(self, requested_time: str, stated: str | None = None) -> dict[str, str | None]:
         """What the reader's columns are called in a file."""
         stored = self.of_file(requested_time, stated)
-        return {} if stored is None or stored.version == self.asked.version else renames(stored, self.asked)
+        return {} if stored is None or stored.version == self.wanted.version else renames(stored, self.wanted)
 
 
 def renames(file_schema: InternalSchema, reader: InternalSchema) -> dict[str, str | None]:
