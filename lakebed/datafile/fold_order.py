@@ -48,7 +48,7 @@ class FoldOrder:
 
 
 def fold_order(blocks: Sequence[LogBlock], base_instant_time: str | None) -> FoldOrder:
-    """The order of live blocks, given in slice order, over a base file of that instant, None where there is none."""
+    """The order of live blocks, passed in slice order, over a base file of that instant, None where there is none."""
     covers = _covers(blocks)
     covered = set().union(*covers.values(), _superseded(covers)) if covers else set()
     places = _places(blocks, covers)
@@ -147,6 +147,7 @@ def _is_in_base(originals: set[str], newest: str, places: _Places, base_instant_
     """Whether a compaction that ran meanwhile took all covered blocks into the base file.
 
     The covered blocks then belong to the slice before, and the compacted one, which completed after the compaction
-    began, was left in this slice alone: it says nothing that the base file does not say, and may say it in older words.
+    began, was left in this slice alone: it holds nothing that the base file does not hold, and may hold older versions
+    of it.
     """
     return comparable(newest) < comparable(base_instant_time) and not originals & places.by_instant.keys()
