@@ -161,9 +161,7 @@ class FileGroupReader(SliceRuns):
         """The runs of a slice with the columns that the query returns or tests, text dictionary-encoded."""
         wanted = self.columns(self.schema.names or self.reader_context.schema.names[:1])
         with none_missing():
-            everything = (
-                self.without_conditions()
-            )  # rows are counted by their position in the file: none may be left out
+            everything = self.without_conditions()  # rows are numbered by file position: none may be left out
             yield everything.runs(file_slice, wanted, encoded=True, bare=True, footers=footers)
 
     def _filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -55,7 +55,7 @@ class _Pointer:
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """A decoded data block: keys in file order, and where each value lies in the payload."""
+    """A decoded data block: keys in file order, and where each value is in the payload."""
 
     payload: bytes
     keys: list[bytes]
@@ -303,7 +303,7 @@ class HFileReader:
         else:
             data = self._read_range(offset, length)
         if len(data) != length:
-            raise self._corrupt(f"{length} bytes were asked for, {len(data)} came", offset)
+            raise self._corrupt(f"{length} bytes were requested, {len(data)} returned", offset)
         return data
 
     def _corrupt(self, what: str, offset: int) -> CorruptTable:
