@@ -13,7 +13,7 @@ clean took the covered logs. A compacted block all of whose originals a later on
 
 Blocks of one instant stay in the order of the slice (file version, data before deletes, place in the file). So do the
 blocks of logs that several writes share, as tables from before version 8 have them: an instant that is smaller than
-one before it there stands behind it all the same.
+one before it there is merged after it all the same.
 """
 
 from __future__ import annotations

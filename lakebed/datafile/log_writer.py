@@ -1,6 +1,6 @@
 """The log writer interface: rows and deletes of one file group into log files of either format.
 
-    write_earlier_deletes    keys that were deleted and then written again: these stand *before* the rows, and must be
+    write_earlier_deletes    keys that were deleted and then written again: these come *before* the rows, and must be
                              passed in before the rows of the same keys
     write_rows               inserts and updates
     write_deletes            keys that are gone, with the ordering value of the delete, or without

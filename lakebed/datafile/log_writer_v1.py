@@ -287,7 +287,7 @@ def _encoded(positions: Positions | None) -> str | None:
 
 
 def block_frame(kind: BlockKind, header: Mapping[Header, str], content_size: int) -> tuple[bytes, bytes]:
-    """What stands before and after a content of this size: the frame of an empty block with its three lengths changed.
+    """The bytes before and after a content of this size: the frame of an empty block with its three lengths changed.
 
     magic | length | … | content size | content | footer 4 | way back 8
     """

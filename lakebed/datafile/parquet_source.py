@@ -45,7 +45,7 @@ _ARROW_SCHEMA = "ARROW:schema"
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """One row group: where its rows stand in the file, and the key bounds in its statistics (None = unknown)."""
+    """One row group: where its rows are in the file, and the key bounds in its statistics (None = unknown)."""
 
     index: int
     first_row: int

@@ -126,7 +126,7 @@ def _check_source(
     for name, true in ((MIN_KEY, bounds.java_min), (MAX_KEY, bounds.java_max)):
         recorded = source.footer.get(name)
         if recorded is not None and recorded != true:
-            what = f"the footer says {name}={recorded!r}, the rows say {true!r}"
+            what = f"the footer says {name}={recorded!r}, the rows have {true!r}"
             yield Finding(KEY_MARKS, Severity.ERROR, path, what, _REWRITE)
 
 
@@ -149,7 +149,7 @@ def _check_statistics(group: RowGroup, held: KeyBounds, path: str) -> Iterator[F
     if held.min is None or held.max is None or low is None or high is None:
         return
     if held.min < low or held.max > high:
-        what = f"row group {group.index} holds keys {held.min!r} to {held.max!r} and says {low!r} to {high!r}"
+        what = f"row group {group.index} holds keys {held.min!r} to {held.max!r} and records {low!r} to {high!r}"
         yield Finding(KEY_MARKS, Severity.ERROR, path, what, _REWRITE)
 
 

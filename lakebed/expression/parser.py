@@ -80,7 +80,7 @@ def is_number_constant(tree: Any) -> bool:
 
 
 def _is_grouping(tree: Any) -> bool:
-    """Whether parentheses stand in the text; for div(a, b) and mod(a, b) the parser makes them."""
+    """Whether parentheses are in the text; for div(a, b) and mod(a, b) the parser makes them."""
     return not isinstance(tree.this, exp.IntDiv) and not isinstance(tree.parent, exp.Mod)
 
 

@@ -2,7 +2,7 @@
 
 Which keys can match, whether a file with these statistics can hold a match, what part of a condition refers to some
 columns only. All of them err on the side of reading too much. They work on the positive form of a condition, in which
-every NOT stands directly before something that has no opposite.
+every NOT is directly before something that has no opposite.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ def _compare_may_match(op: str, value: Any, known: _Bounds | None) -> bool:
                 return known.above_high or high is None or bool(high > value)
             case ">=":
                 return known.above_high or high is None or bool(high >= value)
-    except TypeError:  # statistics of another type than the column: they say nothing
+    except TypeError:  # statistics of another type than the column: they cannot be used
         return True
     return True
 

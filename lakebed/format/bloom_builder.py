@@ -17,7 +17,7 @@ _HOPELESS = 12  # times the bound: 1 bit in 4000 is still unset, 99 % of absent 
 
 
 class BloomBuilder:
-    """Takes keys in any number of arrays; `finish` gives the filter."""
+    """Takes keys in any number of arrays; `finish` returns the filter."""
 
     def __init__(self, sizing: Sizing | None = None) -> None:
         self._sizing = sizing or Sizing()

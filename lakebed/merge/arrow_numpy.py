@@ -63,7 +63,7 @@ def bool_array(values: Bools) -> pa.Array:
 
 
 def numbers(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The raw values of a fixed-width array; what stands at nulls is undefined."""
+    """The raw values of a fixed-width array; the values at nulls are undefined."""
     width = np.dtype(dtype).itemsize
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:

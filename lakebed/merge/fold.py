@@ -1,6 +1,6 @@
 """Which version of a repeated key survives, for all repeated keys of a window at once.
 
-The versions of a key stand in fold order, base first. Folding them one by one would be a loop per row; these rules have
+The versions of a key are in fold order, base first. Folding them one by one would be a loop per row; these rules have
 a closed form over segments (`numpy.ufunc.reduceat`):
 
     commit time    the last version

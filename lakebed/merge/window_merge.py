@@ -92,8 +92,8 @@ class WindowMerge:
             verdict = whole_records(window, groups)
 
         keep[groups.slots] = False
-        stands = verdict.winner if self._keep_deletes else verdict.winner[~verdict.gone]
-        keep[groups.slots[stands]] = True
+        winners = verdict.winner if self._keep_deletes else verdict.winner[~verdict.gone]
+        keep[groups.slots[winners]] = True
         if self._keep_deletes:
             keep[groups.slots[verdict.barrier[verdict.barrier >= 0]]] = True
         rows = order[np.flatnonzero(keep)]

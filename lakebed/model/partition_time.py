@@ -49,7 +49,7 @@ class TimeFolders:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], *, logical_timestamps: bool = False) -> TimeFolders | None:
-        """None when the properties do not say."""
+        """None when the properties define no time format."""
         kind = _setting(properties, "timestamp.type").upper()
         pattern = _setting(properties, "output.dateformat")
         if not kind or not pattern:

@@ -2,8 +2,8 @@
 
 The schema is that of the newest completed write by the time of the query that carries one; in a table with
 schema-on-read it is the version of that time, and the columns of files are matched with it by id instead of by name.
-Every column is nullable to a reader, whatever the table declares: a file from before a column was added has nothing
-else to give.
+Every column is nullable to a reader, whatever the table declares: a file from before a column was added has
+only nulls for it.
 """
 
 from __future__ import annotations

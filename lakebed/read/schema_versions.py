@@ -38,7 +38,7 @@ def schema_on_read(client: MetaClient, at: str | None = None) -> SchemaOnRead | 
 
 
 def version_of_plan(on_read: SchemaOnRead, requested: str, inputs: Iterable[str]) -> InternalSchema:
-    """The version with which a service of that requested time writes, given those of the files it reads.
+    """The version with which a service of that requested time writes, from those of the files it reads.
 
     A plan holds nothing that was written later than its own time, unless another program made it so: then the newest
     file decides, for an older version would lose columns.

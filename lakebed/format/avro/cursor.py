@@ -1,7 +1,7 @@
 """Reads Avro binary for many records at once: one cursor per record, each step a vector operation.
 
 Avro has no index: a value's position follows from all values before it in its record. Records, though, do not depend on
-each other. So a cursor stands in every record, and a step ("read a varint here") moves all of them:
+each other. So there is a cursor in every record, and a step ("read a varint here") moves all of them:
 
     buf   … r0 r0 r0 r0 r0 | r1 r1 r1 | r2 r2 r2 r2 …        pos = [ ^r0, ^r1, ^r2 ]   end = [ r0|, r1|, r2| ]
 

@@ -78,7 +78,7 @@ class ColumnChunk:
     dictionary_page_offset: int | None
     statistics: Statistics | None
     offset: int
-    """Where its description stands in the file, for error messages."""
+    """Where its description is in the file, for error messages."""
 
 
 @dataclass(frozen=True, slots=True)
