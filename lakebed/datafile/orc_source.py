@@ -70,7 +70,7 @@ class OrcSource:
 
     @cached_property
     def key_range(self) -> KeyRange | None:
-        """Bounds from Hudi's footer keys, where Java's order of them is ours as well."""
+        """Bounds from Hudi's footer keys, where Java's order of them is the UTF-8 order as well."""
         low, high = java_bound(self.footer.get(MIN_KEY)), java_bound(self.footer.get(MAX_KEY))
         return None if low is None and high is None else KeyRange(low, high)
 

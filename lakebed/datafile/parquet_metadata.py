@@ -1,4 +1,4 @@
-"""The footer of one open Parquet file, read once: by Arrow for the data, by our own parser for everything else.
+"""The footer of one open Parquet file, read once: by Arrow for the data, by lakebed's parser for everything else.
 
 A merge needs three things of every file, one after the other: which blocks count, how large a row is, and the rows. The
 footer answers the first two, and is the costliest part of opening a file; a caller that opens one file several

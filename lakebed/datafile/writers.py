@@ -41,7 +41,7 @@ from lakebed.storage.storage import Storage, joined
 
 AVRO_SCHEMA_KEY = "parquet.avro.schema"
 STATES_UNIQUE: Mapping[str, str] = {UNIQUE_KEY: UNIQUE}
-"""For the footer of a file that is not sorted and in which no key comes twice: that need not be found out again."""
+"""For the footer of a file that is not sorted and in which no key comes twice: readers need not check it again."""
 _MODEL_KEYS = {"writer.model.name": "avro"}
 
 

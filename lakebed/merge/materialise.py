@@ -2,7 +2,7 @@
 
     long row ranges of one piece    go out as zero-copy slices
     everything else                 the parts are joined, and Arrow takes the rows, all columns in one call where it
-                                    can be; text behind dictionaries is taken as numbers, and becomes text only here,
+                                    can be; dictionary-encoded text is taken as numbers, and becomes text only here,
                                     or, where a writer takes the rows, not at all
 
 Measured on 48,000-row windows of 15 columns, a fifth of the rows replaced from logs: joining and taking costs 2 ns a

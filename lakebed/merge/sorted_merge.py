@@ -41,8 +41,8 @@ def sorted_merge(
 
     The output has the columns of `schema`, sorted by key. With `keep_deletes` (log compaction) tombstones are kept,
     marked in `_lakebed_op`, with their ordering columns; a key then comes twice only as an unconditional delete and the
-    row or tombstone that followed it. A base file alone passes through as it is. With `encoded`, text that came behind
-    dictionaries goes out so, in some batches and not in others: for writers, which need not hash it again.
+    row or tombstone that followed it. A base file alone passes through as it is. With `encoded`, text that was read
+    dictionary-encoded is output so, in some batches and not in others: for writers, which need not hash it again.
     """
     ordered = in_fold_order(runs)
     if keep_deletes and not any(run.is_base for run in ordered):
@@ -85,7 +85,7 @@ def open_sources(
 ) -> list[Source]:
     """A source per sorted run or sorted piece, oldest first, few enough for the memory limit.
 
-    With `encoded`, text that repeats is put behind dictionaries where rows are sorted anyway.
+    With `encoded`, text that repeats is dictionary-encoded where rows are sorted anyway.
     """
     if memory <= 0 or read_buffer <= 0:
         raise InvalidRequest("memory and read_buffer must be positive numbers of bytes")

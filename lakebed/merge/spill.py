@@ -109,7 +109,7 @@ def sort_runs(
     """Neighbouring unsorted runs as sorted pieces, oldest rows first; past `keep_bytes` they go to disk.
 
     A piece ends at `buffer_bytes`, or where one of its columns would grow too large to be joined. With `encoded`, text
-    that repeats comes out behind dictionaries.
+    that repeats comes out dictionary-encoded.
     """
     held: list[pa.RecordBatch] = []
     columns = ColumnBytes()
