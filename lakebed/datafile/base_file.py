@@ -35,7 +35,7 @@ def open_base_file(
 
 
 def open_source(file: pa.NativeFile, label: str, options: OpenOptions | None = None) -> BaseFileSource:
-    """An open file as a source, told by its first bytes."""
+    """An open file as a source; its first bytes decide the format."""
     with arrow_errors(label):
         file.seek(0)
         head = file.read(16)

@@ -17,13 +17,13 @@ READ_BUFFER = 128 * 1024
 
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
-    """What whoever opens a file knows and wants; a format takes from it what it can use."""
+    """What the opener of a file knows and wants; a format uses what it can."""
 
     key_column: str = RECORD_KEY
     read_buffer: int = READ_BUFFER
     counters: ReadCounters | None = None
     encoded: Collection[str] = ()
-    """Text columns that may come behind dictionaries."""
+    """Text columns that may come dictionary-encoded."""
     footers: Footers | None = None
     """Parquet footers that were read before, by path."""
 
@@ -32,13 +32,13 @@ class OpenOptions:
 class BaseFileFormat:
     """One format. Files end in `name` in lower case and begin with `magic`; `open` gets the file, its path and how.
 
-    Without a magic only the ending tells.
+    Without a magic only the file extension decides.
     """
 
     name: str
     magic: bytes = b""
     open: Callable[[pa.NativeFile, str, OpenOptions], BaseFileSource] | None = None
-    """None where files are known by name and not read as columns."""
+    """None where files are recognised by name and not read as columns."""
 
     def reads(self, head: bytes, extension: str) -> bool:
         """Whether a file that begins and ends so is one of this format."""
@@ -50,7 +50,7 @@ LANCE = BaseFileFormat("LANCE")
 
 
 def register_base_file_format(file_format: BaseFileFormat) -> None:
-    """Make a format of base files known to this process, under its name."""
+    """Register a format of base files in this process, under its name."""
     BASE_FILE_FORMATS.register(file_format.name, file_format)
 
 

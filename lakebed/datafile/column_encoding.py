@@ -1,7 +1,7 @@
 """Chooses the Parquet encoding and the statistics of every column from a sample of its values.
 
 The default writer tries a dictionary on every column and gives up on most, and hashing values is the larger part of its
-cost. A sample tells the columns that a dictionary serves, and those whose numbers follow each other so closely that
+cost. A sample shows the columns that a dictionary suits, and those whose numbers follow each other so closely that
 their differences take less work than the numbers. Meta columns that repeat one text go in as Arrow dictionaries, which
 Parquet takes over without hashing at all.
 """
@@ -25,7 +25,7 @@ from lakebed.model.schema import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME
 _SAMPLE_ROWS = 4096
 _DISTINCT_SHARE = 1 / 3
 _LEAST_FOR_DELTA = 128
-_WITHOUT_STATISTICS = frozenset({COMMIT_SEQNO, FILE_NAME})  # nobody looks for rows by these
+_WITHOUT_STATISTICS = frozenset({COMMIT_SEQNO, FILE_NAME})  # no query filters by these
 
 
 # --- before writing ---------------------------------------------------------------------------------------------------
@@ -42,8 +42,8 @@ class Encodings:
 def choose_encodings(rows: pa.Table, *, dictionary: bool = True) -> Encodings:
     """Judged by rows spread evenly over the first row group, and for differences by rows that follow each other."""
     step = max(1, rows.num_rows // _SAMPLE_ROWS)
-    places = np.arange(0, rows.num_rows, step, dtype=np.int64)
-    spread = rows.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
+    indices = np.arange(0, rows.num_rows, step, dtype=np.int64)
+    spread = rows.take(pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)]))
     dense = rows.slice(0, _SAMPLE_ROWS)
     by_dictionary, by_delta = [], []
     for field, column in zip(spread.schema, spread.columns, strict=True):
@@ -110,17 +110,17 @@ def statistics_leaves(schema: pa.Schema) -> list[str]:
 def aligned(batch: pa.RecordBatch, schema: pa.Schema, fixed: dict[str, pa.Scalar], label: str) -> pa.RecordBatch:
     """The batch in the shape of a file: its columns in order and of its types, `fixed` ones holding one value.
 
-    What comes behind a dictionary stays there.
+    Dictionary-encoded columns stay encoded.
     """
     columns = []
     for field in schema:
         if field.name in fixed:
             columns.append(constant(fixed[field.name], batch.num_rows))
             continue
-        place = batch.schema.get_field_index(field.name)
-        if place < 0:
+        position = batch.schema.get_field_index(field.name)
+        if position < 0:
             raise InvalidRequest(f"rows have no column {field.name!r}", file=label)
-        column = _cast(batch.column(place), field, label)
+        column = _cast(batch.column(position), field, label)
         is_folded = pa.types.is_dictionary(column.type)
         columns.append(_folded(column) if field.name == COMMIT_TIME and not is_folded else column)
     fields = [field.with_type(column.type) for field, column in zip(schema, columns, strict=True)]
@@ -143,12 +143,12 @@ def constant(value: pa.Scalar, count: int) -> pa.Array:
     """One value in every row, as a dictionary: Parquet takes it over without hashing the same text again and again."""
     if not value.is_valid:
         return pa.nulls(count, value.type)
-    places = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(np.zeros(count, dtype=np.int32))])
-    return pa.DictionaryArray.from_arrays(places, pa.array([value.as_py()], value.type))
+    indices = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(np.zeros(count, dtype=np.int32))])
+    return pa.DictionaryArray.from_arrays(indices, pa.array([value.as_py()], value.type))
 
 
 def _folded(texts: pa.Array) -> pa.Array:
-    """Texts as a dictionary; where all are the same, which one comparison of the bytes tells, without hashing."""
+    """Texts as a dictionary; where all are the same, which one comparison of the bytes shows, without hashing."""
     count = len(texts)
     if count and not texts.null_count:
         _, offsets_buffer, data_buffer = texts.buffers()
@@ -162,7 +162,7 @@ def _folded(texts: pa.Array) -> pa.Array:
 
 
 def alike(batches: Sequence[pa.RecordBatch], schema: pa.Schema | None) -> pa.Table:
-    """Batches as the table of a row group: a column lies behind a dictionary if `schema` says so, or where all do."""
+    """Batches as the table of a row group: a column is dictionary-encoded if `schema` has it so, or all batches."""
     columns = []
     for position in range(batches[0].num_columns):
         parts = [batch.column(position) for batch in batches]
@@ -188,8 +188,8 @@ def _only_used(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pa.chunked_array(plain).dictionary_encode()
     used = np.zeros(len(values), np.bool_)
     for chunk in column.chunks:
-        places = chunk.indices.drop_null()
-        used[np.frombuffer(places.buffers()[1], np.int32, len(places), 4 * places.offset)] = True
+        indices = chunk.indices.drop_null()
+        used[np.frombuffer(indices.buffers()[1], np.int32, len(indices), 4 * indices.offset)] = True
     if used.all():
         return column
     kept = np.flatnonzero(used)
@@ -205,9 +205,9 @@ def _only_used(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSummary:
-    """What a file's footer says of a top-level column.
+    """A file's footer statistics of a top-level column.
 
-    Bounds are Arrow scalars of its type, None where unknown. They say nothing of NaN, which Parquet leaves out.
+    Bounds are Arrow scalars of its type, None where unknown. They do not cover NaN, which Parquet leaves out.
     """
 
     name: str

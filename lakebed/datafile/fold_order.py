@@ -13,7 +13,7 @@ clean took the covered logs. A compacted block all of whose originals a later on
 
 Blocks of one instant stay in the order of the slice (file version, data before deletes, place in the file). So do the
 blocks of logs that several writes share, as tables from before version 8 have them: an instant that is smaller than
-one before it there stands behind it all the same.
+one before it there is merged after it all the same.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FoldOrder:
 
 
 def fold_order(blocks: Sequence[LogBlock], base_instant_time: str | None) -> FoldOrder:
-    """The order of live blocks, given in slice order, over a base file of that instant, None where there is none."""
+    """The order of live blocks, passed in slice order, over a base file of that instant, None where there is none."""
     covers = _covers(blocks)
     covered = set().union(*covers.values(), _superseded(covers)) if covers else set()
     places = _places(blocks, covers)
@@ -147,6 +147,7 @@ def _is_in_base(originals: set[str], newest: str, places: _Places, base_instant_
     """Whether a compaction that ran meanwhile took all covered blocks into the base file.
 
     The covered blocks then belong to the slice before, and the compacted one, which completed after the compaction
-    began, was left in this slice alone: it says nothing that the base file does not say, and may say it in older words.
+    began, was left in this slice alone: it holds nothing that the base file does not hold, and may hold older versions
+    of it.
     """
     return comparable(newest) < comparable(base_instant_time) and not originals & places.by_instant.keys()

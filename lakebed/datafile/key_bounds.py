@@ -20,7 +20,7 @@ _LEADS = ((0xEE, 0xFE), (0xEF, 0xFF))
 class KeyBounds:
     """Grows with every batch of keys; with `is_sorted` keys must ascend strictly, which is checked unless trusted.
 
-    With `may_repeat` a key may follow itself, which `repeats` then tells.
+    With `may_repeat` a key may follow itself, which `repeats` then reports.
     """
 
     def __init__(self, label: str, *, is_sorted: bool, trusted: bool = False, may_repeat: bool = False) -> None:

@@ -99,7 +99,7 @@ def read_block(
 
     Data and change rows come with the wanted columns that the block has, in the wanted order; `key_range` may leave out
     rows of Parquet content, the rest comes whole. Deletes come as the key and the `ordering` columns. Commands and
-    corrupt stretches have no rows.
+    corrupt byte ranges have no rows.
     """
     if block.kind in (BlockKind.COMMAND, BlockKind.CORRUPT):
         return
@@ -199,7 +199,7 @@ def _reader(storage: Storage, path: str, start: int, head: bytes = b"") -> Calla
 
 
 class FilePart(io.RawIOBase):
-    """A stretch of an open file as a file, so that Parquet inside a log block is read without copying it out."""
+    """A byte range of an open file as a file, so that Parquet inside a log block is read without copying it out."""
 
     def __init__(self, file: pa.NativeFile, start: int, length: int) -> None:
         self._file = file

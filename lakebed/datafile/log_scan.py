@@ -3,7 +3,7 @@
     blocks of all log files, in slice order
       - CORRUPT                 skipped, reported
       - CDC                     for the change feed, no part of merging
-      - rolled back             a rollback command drops every earlier block of its target, whoever wrote in between
+      - rolled back             a rollback command drops every earlier block of its target, whatever is in between
       - not committed           the caller's predicate: not completed, or completed after the time that is read
       - repeated                two tries of one task left the same block (old tables, BLOCK_IDENTIFIER)
       - log-compacted           blocks of instants that a counting compacted block covers, directly or through another,
@@ -92,7 +92,7 @@ class LogScan:
     runs: tuple[LogRun, ...]
     dropped: tuple[Dropped, ...]
     covered: frozenset[str] = frozenset()
-    """The instants that compacted runs stand for: a log of theirs says nothing here, and may be gone."""
+    """The instants that compacted runs stand for: their own logs do not count here, and may be gone."""
 
     @property
     def corrupt(self) -> tuple[LogBlock, ...]:
@@ -146,22 +146,22 @@ def scan_slice(
     return LogScan(runs, tuple(dropped), order.covered)
 
 
-_Placed = tuple[int, LogBlock]  # a block and its place in the slice
+_Positioned = tuple[int, LogBlock]  # a block and its position in the slice
 
 
 def _live_blocks(
     tagged: Sequence[tuple[LogBlock, LogFile]], is_committed: Callable[[str], bool], dropped: list[Dropped]
-) -> list[_Placed]:
+) -> list[_Positioned]:
     """Data and delete blocks that are committed and not rolled back."""
-    rolled_back: dict[str, int] = {}  # instant -> place of the last command against it
-    for place, (block, _) in enumerate(tagged):
+    rolled_back: dict[str, int] = {}  # instant -> position of the last command against it
+    for position, (block, _) in enumerate(tagged):
         if block.kind is BlockKind.COMMAND:
             if not block.is_rollback:
                 raise UnsupportedFormat("a command block is no rollback", file=block.file, offset=block.offset)
-            rolled_back[block.target_instant_time] = place
-    live: list[_Placed] = []
+            rolled_back[block.target_instant_time] = position
+    live: list[_Positioned] = []
     known: dict[str, bool] = {}
-    for place, (block, log) in enumerate(tagged):
+    for position, (block, log) in enumerate(tagged):
         why = None
         if block.kind is BlockKind.CORRUPT:
             why = Why.CORRUPT
@@ -173,20 +173,20 @@ def _live_blocks(
             instant = block.requested_time
             if instant not in known:
                 known[instant] = is_committed(instant)
-            if place < rolled_back.get(instant, -1):
+            if position < rolled_back.get(instant, -1):
                 why = Why.ROLLED_BACK
             elif not known[instant]:
                 why = Why.NOT_COMMITTED
         if why is None:
-            live.append((place, block))
+            live.append((position, block))
         else:
             dropped.append(Dropped(block, why, is_committed(log.requested_time)))
     return live
 
 
 def _drop(
-    live: Sequence[_Placed], out: set[int], why: Why, dropped: list[Dropped], *, committed: bool = True
-) -> list[_Placed]:
+    live: Sequence[_Positioned], out: set[int], why: Why, dropped: list[Dropped], *, committed: bool = True
+) -> list[_Positioned]:
     """`live` without the blocks at some indexes."""
     dropped.extend(Dropped(block, why, committed) for index, (_, block) in enumerate(live) if index in out)
     return [item for index, item in enumerate(live) if index not in out]

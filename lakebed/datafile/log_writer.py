@@ -1,7 +1,7 @@
 """The log writer interface: rows and deletes of one file group into log files of either format.
 
-    write_earlier_deletes    keys that were deleted and then written again: these stand *before* the rows, and must be
-                             handed in before the rows of the same keys
+    write_earlier_deletes    keys that were deleted and then written again: these come *before* the rows, and must be
+                             passed in before the rows of the same keys
     write_rows               inserts and updates
     write_deletes            keys that are gone, with the ordering value of the delete, or without
 
@@ -36,7 +36,7 @@ Positions = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class LogSpec:
-    """What a log says of itself, whatever its format."""
+    """What a log's headers record, whatever its format."""
 
     schema: FileSchema
     ordering: tuple[pa.Field, ...] = ()

@@ -1,9 +1,9 @@
 """Version 1 log files: a delete block, if there are earlier deletes, then a data block, then a delete block.
 
-    .<fileId>_<begin>.log.<version>_<token>
+    .<fileId>_<requested time>.log.<version>_<token>
 
 A block's length comes before its content, so a block is encoded aside first, in memory and past a few megabytes in an
-unnamed temporary file. Past `hoodie.logfile.data.block.max.size` the next block begins, past `hoodie.logfile.max.size`
+unnamed temporary file. Past `hoodie.logfile.data.block.max.size` the next block starts, past `hoodie.logfile.max.size`
 the next file. Data blocks hold a sorted, marked Parquet file, or Avro records for readers that want those.
 """
 
@@ -133,7 +133,7 @@ class InlineLogWriter:
         file.blocks.append(block)
 
     def _put_deletes(self, deletes: _Deletes) -> None:
-        """Deletes with and without an ordering value get a block each: hudi-rs refuses to see both in one."""
+        """Deletes with and without an ordering value get a block each: hudi-rs rejects a block with both."""
         if not deletes.batches:
             return
         rows = pa.Table.from_batches(deletes.batches, delete_schema(self._spec.ordering)).combine_chunks()
@@ -143,10 +143,10 @@ class InlineLogWriter:
             nulls = pc.is_null(column).combine_chunks().cast(pa.uint8())
             bare &= np.frombuffer(nulls.buffers()[1], np.uint8)[nulls.offset :][: len(nulls)].astype(np.bool_)
         for chosen in (~bare, bare):
-            places = np.flatnonzero(chosen)
-            if len(places):
-                index = pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places.astype(np.int64))])
-                self._put_delete_block(rows.take(index), None if positions is None else positions[places])
+            at = np.flatnonzero(chosen)
+            if len(at):
+                index = pa.Array.from_buffers(pa.int64(), len(at), [None, pa.py_buffer(at.astype(np.int64))])
+                self._put_delete_block(rows.take(index), None if positions is None else positions[at])
 
     def _put_delete_block(self, rows: pa.Table, positions: Positions | None) -> None:
         content = encode_deletes(rows, self._target.file_group.partition_path)
@@ -233,7 +233,7 @@ class _DataBlock:
         self.bounds = KeyBounds(label, is_sorted=spec.is_sorted, trusted=True)
         self._schema = spec.schema
         self._has_keys = spec.populate_meta_fields
-        self._content: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (closed by whoever reads it)
+        self._content: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (closed by its reader)
         self._parquet: ParquetEncoder | None = None
         if options.log_block_format is LogBlockFormat.AVRO:
             self.kind = BlockKind.AVRO_DATA
@@ -287,7 +287,7 @@ def _encoded(positions: Positions | None) -> str | None:
 
 
 def block_frame(kind: BlockKind, header: Mapping[Header, str], content_size: int) -> tuple[bytes, bytes]:
-    """What stands before and after a content of this size: the frame of an empty block with its three lengths changed.
+    """The bytes before and after a content of this size: the frame of an empty block with its three lengths changed.
 
     magic | length | … | content size | content | footer 4 | way back 8
     """

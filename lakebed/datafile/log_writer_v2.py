@@ -1,8 +1,8 @@
 """Version 2 log files, "native logs": each is one Parquet file, its block header in the footer.
 
-    <fileId>_<token>_<begin>_<version>.log.parquet           rows
-    <fileId>_<token>_<begin>_<version>.deletes.parquet       deletes, under the number of the rows they belong to
-    .<fileId>_<begin>.log.<number>_<token>                   either, with `hoodie.log.naming=inline` (RFC-103's text)
+    <fileId>_<token>_<requested time>_<version>.log.parquet         rows
+    <fileId>_<token>_<requested time>_<version>.deletes.parquet     deletes, under the number of the rows they belong to
+    .<fileId>_<requested time>.log.<number>_<token>                 either, with `hoodie.log.naming=inline` (RFC-103)
 
 Earlier deletes take a number below the rows: a slice merges its logs by number. Files end at the size of a base file,
 as Hudi's do, and the next one takes the next number. What a native file is made of is a `NativeContainer`; Parquet is
@@ -53,7 +53,7 @@ class NativeContainer(Protocol):
         label: str,
         by_made_key: bool = False,
     ) -> RowEncoder:
-        """An encoder that hands its bytes to `write`."""
+        """An encoder that passes its bytes to `write`."""
         ...
 
 
@@ -209,7 +209,7 @@ class NativeLogWriter:
 
 
 class _Numbers:
-    """Version numbers. Native names tell rows and deletes apart, so both count alike; inline names share one count."""
+    """Version numbers. Native names differ for rows and deletes, so both count alike; inline names share one count."""
 
     def __init__(self, first: int, naming: LogNaming, has_earlier_deletes: bool) -> None:
         self._shared = naming is LogNaming.INLINE
@@ -310,7 +310,7 @@ def write_command_log(
     *,
     version: int = 1,
 ) -> WrittenFile:
-    """A native log without rows whose footer takes back the blocks of an instant.
+    """A native log without rows whose footer rolls back the blocks of an instant.
 
     RFC-103 has these; tables of version 8 and later delete the files of a failed instant instead.
     """

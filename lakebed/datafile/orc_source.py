@@ -25,7 +25,7 @@ _MAGIC = b"ORC"
 
 
 class OrcSource:
-    """The same face as `ParquetSource`; its row groups are stripes."""
+    """The same interface as `ParquetSource`; its row groups are stripes."""
 
     is_sorted = False
     has_unique_keys = False
@@ -70,7 +70,7 @@ class OrcSource:
 
     @cached_property
     def key_range(self) -> KeyRange | None:
-        """Bounds from Hudi's footer keys, where Java's order of them is ours as well."""
+        """Bounds from Hudi's footer keys, where Java's order of them is the UTF-8 order as well."""
         low, high = java_bound(self.footer.get(MIN_KEY)), java_bound(self.footer.get(MAX_KEY))
         return None if low is None and high is None else KeyRange(low, high)
 
@@ -78,7 +78,7 @@ class OrcSource:
         """None: Arrow shows no statistics of stripes."""
 
     def row_bytes(self, columns: Sequence[str] | None = None) -> int:
-        """A guess by type; ORC tells no sizes."""
+        """An estimate by type; ORC reports no sizes."""
         wanted = self.schema if columns is None else [field for field in self.schema if field.name in set(columns)]
         return max(1, sum(_type_bytes(field.type) for field in wanted))
 

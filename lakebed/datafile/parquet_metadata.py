@@ -1,8 +1,8 @@
-"""The footer of one open Parquet file, read once: by Arrow for the data, by our own parser for everything else.
+"""The footer of one open Parquet file, read once: by Arrow for the data, by lakebed's parser for everything else.
 
-A merge asks three things of every file, one after the other: which blocks count, how large a row is, and the rows. The
-footer answers the first two, and is the costliest part of opening a file; whoever opens one file several times keeps
-the footers in a `Footers` meanwhile.
+A merge needs three things of every file, one after the other: which blocks count, how large a row is, and the rows. The
+footer answers the first two, and is the costliest part of opening a file; a caller that opens one file several
+times keeps the footers in a `Footers` meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SMALL_DICTIONARY = 16 * 1024
 
 @dataclass(frozen=True)
 class ParquetMetadata:
-    """A footer; `details` is our own reading, made when statistics or sizes are asked for."""
+    """A footer; `details` is lakebed's own parse, made when statistics or sizes are needed."""
 
     data: bytes
     start: int
@@ -57,14 +57,14 @@ class ParquetMetadata:
     def is_large(self) -> bool:
         """Whether columns must be read through a buffer to bound memory.
 
-        Where they need not be, reading them whole takes fewer requests, and a page whose header lies about its size is
-        found out before Arrow allocates for it: the buffered reader takes up to 2 GB for such a page.
+        Where they need not be, reading them whole takes fewer requests, and a page whose header has a wrong size is
+        detected before Arrow allocates for it: the buffered reader takes up to 2 GB for such a page.
         """
         groups = (self.arrow.row_group(i).total_byte_size for i in range(self.arrow.num_row_groups))
         return any(size > WHOLE_GROUP for size in groups)
 
     def kept_encoded(self, names: Collection[str]) -> list[str]:
-        """Those of the columns that are text behind a small dictionary: cheaper to carry as numbers than as text."""
+        """Those of the columns that are text with a small dictionary: cheaper to carry as numbers than as text."""
         wanted = {(name,) for name in names}
         found = {leaf.path for leaf in self.details.leaves if leaf.path in wanted and _is_text(leaf)}
         for _, chunks in self.samples:
@@ -77,7 +77,7 @@ Footers = MutableMapping[str, ParquetMetadata]
 
 
 def read_metadata(file: pa.NativeFile, label: str) -> ParquetMetadata:
-    """The footer of an open file; both ends of the file must say that it is Parquet."""
+    """The footer of an open file; both ends of the file must have the magic of Parquet."""
     size = file.size()
     file.seek(max(0, size - _TAIL))
     tail = file.read(min(size, _TAIL))
@@ -101,8 +101,8 @@ def _is_text(leaf: Leaf) -> bool:
 
 
 def _has_small_dictionary(chunk: ColumnChunk) -> bool:
-    begin = chunk.dictionary_page_offset
-    return begin is not None and 0 < chunk.data_page_offset - begin <= _SMALL_DICTIONARY
+    dictionary_offset = chunk.dictionary_page_offset
+    return dictionary_offset is not None and 0 < chunk.data_page_offset - dictionary_offset <= _SMALL_DICTIONARY
 
 
 def _arrow_metadata(footer: bytes) -> Any:

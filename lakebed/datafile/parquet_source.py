@@ -1,14 +1,14 @@
 """A Parquet file as a stream of Arrow batches: base files, native logs, and Parquet blocks inside version 1 logs.
 
-Sortedness is a fact of the file: the footer key `lakebed.sorted` says `utf8`, and Parquet's own sorting columns say
-ascending by record key; where rows do not carry their key, the footer key alone says that they ascend by the keys that
-are made from their columns. In a sorted file with keys a key range cuts whole row groups and then slices; in any
+Sortedness is a fact of the file: the footer key `lakebed.sorted` is `utf8`, and Parquet's own sorting columns are
+ascending by record key; where rows do not carry their key, the footer key alone states that they ascend by the keys
+that are made from their columns. In a sorted file with keys a key range cuts whole row groups and then slices; in any
 other, row groups go by their statistics and rows by a mask. The smallest and largest key come from Parquet's
 statistics, which are in UTF-8 order; the footer's `hoodie_min/max_record_key` are in Java's order and count only where
 both orders agree.
 
-Text behind a small dictionary may be asked for as it is stored (`encoded`): numbers are cheaper to carry through a
-merge than text. `schema` speaks of the values all the same; batches show which columns came encoded.
+Text with a small dictionary may be requested as it is stored (`encoded`): numbers are cheaper to carry through a merge
+than text. `schema` has the types of the values all the same; batches show which columns came encoded.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ SORTED_UTF8 = "utf8"
 SORTED_BY_MADE_KEY = "utf8, keys made from columns"
 UNIQUE_KEY = "lakebed.unique"
 UNIQUE = "keys"
-"""Said by files that are not sorted, and in which no key comes twice all the same."""
+"""The mark of files that are not sorted, but in which no key comes twice."""
 _NUMBER_BYTES = 4
-"""Of a place in a dictionary."""
+"""Bytes of an index into a dictionary."""
 _ARROW_SCHEMA = "ARROW:schema"
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """One row group: where its rows stand in the file, and what its statistics say of the key (None = unknown)."""
+    """One row group: where its rows are in the file, and the key bounds in its statistics (None = unknown)."""
 
     index: int
     first_row: int
@@ -151,7 +151,7 @@ class ParquetSource:
 
     @cached_property
     def has_unique_keys(self) -> bool:
-        """Whether the file says that no key comes twice."""
+        """Whether the file is marked as having no key twice."""
         return self.is_sorted or self.footer.get(UNIQUE_KEY) == UNIQUE
 
     @cached_property
@@ -196,8 +196,8 @@ class ParquetSource:
     def matching_row_groups(self, predicate: Predicate, *, renames: Renames | None = None) -> list[int]:
         """The row groups that may hold a row for which the condition is true; those left out are counted as pruned.
 
-        The condition speaks of the reader's columns, `renames` says what they are called in the file. A column whose
-        type in the file is not the one the condition was written for has no say: its values will be converted.
+        The condition refers to the reader's columns, `renames` maps them to their names in the file. A column whose
+        type in the file is not the one the condition was written for is ignored: its values will be converted.
         """
         leaves = leaves_of_predicate(predicate, self.schema, self._details, renames or {})
         if not leaves:
@@ -315,7 +315,7 @@ class ParquetSource:
 
     @property
     def _details(self) -> Footer:
-        """The footer as we read it ourselves, for statistics and sizes."""
+        """The footer as parsed by lakebed, for statistics and sizes."""
         return self._metadata.details
 
     def _key_bounds(self, group: int, leaf: int) -> tuple[str | None, str | None]:

@@ -1,9 +1,9 @@
 """Arrow batches into one Parquet file: base files, native logs, and Parquet blocks inside version 1 logs.
 
 Rows are gathered into row groups of a set size; the first of them is the sample from which the encoding is chosen.
-Pages carry checksums, so that a flipped bit is an error and never an answer. A file whose rows ascend by key says so
-twice, in Parquet's sorting columns and in the footer key `lakebed.sorted`, which is what readers go by. Decimals are
-fixed-length byte arrays and lists have three levels: forms that Hudi's readers take (see `docs/format`).
+Pages carry checksums, so that a flipped bit is an error and never a wrong answer. A file whose rows ascend by key is
+marked twice, in Parquet's sorting columns and in the footer key `lakebed.sorted`, which is what readers use. Decimals
+are fixed-length byte arrays and lists have three levels: forms that Hudi's readers take (see `docs/format`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RowEncoder(Protocol):
     def write(self, batch: pa.RecordBatch) -> None: ...
 
     def close(self, footer: Mapping[str, str]) -> tuple[ColumnSummary, ...]:
-        """Write what is left and the footer with these entries; what it says of the columns."""
+        """Write what is left and the footer with these entries; returns its summaries of the columns."""
         ...
 
     def abort(self) -> None:
@@ -53,8 +53,10 @@ class RowEncoder(Protocol):
 
 
 class DetachableSink(io.RawIOBase):
-    """Stands between Arrow and a file: Arrow's writer finishes its file when it is forgotten, which must not reach a
-    file that was given up, and it closes its sink, which here would publish it.
+    """A sink between Arrow and a file.
+
+    Arrow's writer finishes its file when it is garbage-collected, which must not reach a file that was aborted, and it
+    closes its sink, which here would publish the file.
     """
 
     def __init__(self, write: Callable[[Any], object]) -> None:
@@ -142,7 +144,7 @@ class ParquetEncoder:
         return column_summaries(writer.writer.metadata, self._schema)
 
     def drop_mark(self) -> None:
-        """Rows ascend, but a key came twice: readers of the mark rely on every key being there once."""
+        """Rows ascend, but a key came twice: readers of the mark rely on unique keys."""
         self._mark = None
 
     def abort(self) -> None:

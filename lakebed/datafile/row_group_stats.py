@@ -1,8 +1,8 @@
 """Row group statistics of a Parquet footer: whether a condition can match, and how large the rows are in memory.
 
-A condition speaks of the reader's columns, a footer of the file's. The two meet only where a field of the condition is
-a leaf of the file with the very type the condition was written for: a renamed column is looked up by its old name, and
-one that was promoted since has no say, because its values will be converted before they are compared.
+A condition refers to the reader's columns, a footer to the file's. They can be compared only where a field of the
+condition is a leaf of the file with the very type the condition was written for: a renamed column is looked up by its
+old name, and one that was promoted since is ignored, because its values will be converted before they are compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WIDTHS = {Physical.BOOLEAN: 1, Physical.INT32: 4, Physical.FLOAT: 4}
 
 
 def leaves_of_predicate(predicate: Predicate, schema: pa.Schema, footer: Footer, renames: Renames) -> dict[str, int]:
-    """The leaf for each field of the condition that statistics can speak for, by dotted name, in file order."""
+    """The leaf for each field of the condition that has usable statistics, by dotted name, in file order."""
     mentioned = {field.path: field for field in fields(predicate.root)}
     names = Counter(field.name for field in mentioned.values())
     found: dict[str, int] = {}

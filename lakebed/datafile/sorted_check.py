@@ -1,6 +1,6 @@
 """Verifies that a file's rows ascend by key, hold no key twice, and that its footer marks are true.
 
-A merge trusts these marks; a wrong one loses rows without a word. The check reads the key column of a base file, a
+A merge trusts these marks; a wrong one loses rows silently. The check reads the key column of a base file, a
 native log, or the Parquet blocks of a version 1 log, batch by batch, and reports instead of raising.
 """
 
@@ -52,10 +52,10 @@ def check_sorted_file(
     generator: KeyGenerator | None = None,
     count_repeats: CountRepeats = repeats_in_memory,
 ) -> list[Finding]:
-    """What is wrong with the order of a data file; without `require_mark` a file that promises nothing is fine.
+    """What is wrong with the order of a data file; without `require_mark` a file without marks is fine.
 
-    `generator` makes the keys of rows in tables that do not store them. `count_repeats` is asked about files in no
-    order that say no key comes twice: only there all keys must be compared with each other.
+    `generator` makes the keys of rows in tables that do not store them. `count_repeats` is called for unsorted
+    files that are marked as having no key twice: only there all keys must be compared with each other.
     """
     found: list[Finding] = []
     try:
@@ -124,9 +124,9 @@ def _check_source(
     if denied:
         yield Finding(KEY_MARKS, Severity.ERROR, path, f"the bloom filter denies {denied} keys", _REWRITE)
     for name, true in ((MIN_KEY, bounds.java_min), (MAX_KEY, bounds.java_max)):
-        told = source.footer.get(name)
-        if told is not None and told != true:
-            what = f"the footer says {name}={told!r}, the rows say {true!r}"
+        recorded = source.footer.get(name)
+        if recorded is not None and recorded != true:
+            what = f"the footer says {name}={recorded!r}, the rows have {true!r}"
             yield Finding(KEY_MARKS, Severity.ERROR, path, what, _REWRITE)
 
 
@@ -149,7 +149,7 @@ def _check_statistics(group: RowGroup, held: KeyBounds, path: str) -> Iterator[F
     if held.min is None or held.max is None or low is None or high is None:
         return
     if held.min < low or held.max > high:
-        what = f"row group {group.index} holds keys {held.min!r} to {held.max!r} and says {low!r} to {high!r}"
+        what = f"row group {group.index} holds keys {held.min!r} to {held.max!r} and records {low!r} to {high!r}"
         yield Finding(KEY_MARKS, Severity.ERROR, path, what, _REWRITE)
 
 

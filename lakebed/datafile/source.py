@@ -25,7 +25,7 @@ MAX_KEY = "hoodie_max_record_key"
 
 @dataclass(slots=True)
 class ReadCounters:
-    """What reading cost, for `explain()` and for tests that pruning really prunes. One per task, not shared."""
+    """Counters of a read, for `explain()` and for tests of pruning. One per task, not shared."""
 
     files: int = 0
     row_groups: int = 0

@@ -1,8 +1,8 @@
 """A bounded queue that moves encoding and upload into a second thread while the caller goes on merging.
 
-Tasks run one after the other in a single thread. At most `limit` bytes wait; whoever hands in more blocks until there
+Tasks run one after the other in a single thread. At most `limit` bytes wait; a caller that adds more blocks until there
 is room. The first failure ends it: later tasks are dropped, and the error is raised at the next `put`, or by `finish`.
-With a limit of 0 nothing waits: `put` runs the task, for those who have no core for a second thread.
+With a limit of 0 nothing waits: `put` runs the task, for callers without a core for a second thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from threading import Condition
 
 
 class WriteQueue:
-    """A thread and the tasks before it. The thread ends with `finish`, `cancel`, or when the queue is forgotten."""
+    """A thread and its waiting tasks. It ends with `finish`, `cancel`, or when the queue is garbage-collected."""
 
     def __init__(self, limit: int, label: str) -> None:
         self._limit = limit
@@ -48,7 +48,7 @@ class WriteQueue:
 
 
 class _State:
-    """What the thread and its clients share; the queue itself stays out of the thread's reach and can be forgotten."""
+    """What the thread and its clients share; the thread does not refer to the queue, which can be garbage-collected."""
 
     __slots__ = ("cancelled", "changed", "error", "waiting")
 

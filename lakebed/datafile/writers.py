@@ -2,8 +2,8 @@
 
 A writer takes batches that hold all columns of the file but the two that follow from the file itself, which it sets: a
 row's partition path, and its file name, which is that of the file it is in *now*. Commit time, sequence number and key
-travel with the row. Nothing is visible
-before `close`, and nothing is left after `abort`. Encoding runs in a thread behind a bounded queue (`write_queue`).
+are columns of the batch. Nothing is visible before `close`, and nothing is left after `abort`. Encoding runs in a
+thread behind a bounded queue (`write_queue`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from lakebed.storage.storage import Storage, joined
 
 AVRO_SCHEMA_KEY = "parquet.avro.schema"
 STATES_UNIQUE: Mapping[str, str] = {UNIQUE_KEY: UNIQUE}
-"""For the footer of a file that is not sorted and in which no key comes twice: that need not be found out again."""
+"""For the footer of a file that is not sorted and in which no key comes twice: readers need not check it again."""
 _MODEL_KEYS = {"writer.model.name": "avro"}
 
 
@@ -82,13 +82,13 @@ class FileSchema:
 
     @property
     def footer(self) -> dict[str, str]:
-        """What a Parquet file says of its schema besides the columns."""
+        """The footer entries of a Parquet file about its schema, besides the columns."""
         return {} if self.version is None else {SCHEMA_ID: str(self.version)}
 
 
 @dataclass(slots=True)
 class RowCounts:
-    """What the rows of the current file are to the table. Only the caller knows; a writer counts rows alone."""
+    """Counts of inserts, updates and so on in the current file. Only the caller knows them; a writer counts rows."""
 
     inserts: int = 0
     updates: int = 0
@@ -97,7 +97,7 @@ class RowCounts:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file that is there: its stat for the commit, and what indexes want to know of it. Keys are in UTF-8 order."""
+    """A finished file: its stat for the commit, and what indexes need of it. Keys are in UTF-8 order."""
 
     stat: WriteStat
     rows: int
@@ -212,7 +212,7 @@ class BaseFileWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Whoever leaves without `close` gives up; after it, nothing happens."""
+        """Leaving the `with` block without `close` aborts the file; after `close`, nothing happens."""
         self.abort()
 
     def _footer_entries(self) -> dict[str, str]:
@@ -265,7 +265,7 @@ class RollingBaseWriter:
 
 
 def without_place(schema: pa.Schema) -> pa.Schema:
-    """The columns of rows on their way to a writer, which knows itself where they lie."""
+    """The columns of rows passed to a writer, which adds partition path and file name itself."""
     return pa.schema([field for field in schema if field.name not in (PARTITION_PATH, FILE_NAME)])
 
 
@@ -280,7 +280,7 @@ UNFILLED = {name: pa.scalar(None, pa.string()) for name in META_FIELD_NAMES}
 
 
 def key_column(batch: pa.RecordBatch, label: str) -> pa.Array:
-    """The record keys of rows on their way into a file, which need not store them."""
+    """The record keys of rows passed to a writer, whose file need not store them."""
     index = batch.schema.get_field_index(RECORD_KEY)
     if index < 0:
         raise InvalidRequest(f"rows have no column {RECORD_KEY!r}", file=label)

@@ -53,7 +53,7 @@ _NODES: Mapping[str, Arguments] = {
     **dict.fromkeys(("And", "Or", "EQ", "NEQ", "LT", "LTE", "GT", "GTE", "NullSafeEQ", "NullSafeNEQ"), _BOTH),
     **dict.fromkeys(("Add", "Sub", "Mul", "Mod", "IntDiv", "Dot", "Escape", "Nullif"), _BOTH),
     **dict.fromkeys(("Where", "Paren", "Not", "Boolean", "RawString"), _of("this")),
-    "Div": _of("this", "expression", typed=_EITHER, safe=_EITHER),  # the typed tree says what a division is
+    "Div": _of("this", "expression", typed=_EITHER, safe=_EITHER),  # the typed tree defines what a division is
     "Null": _of(),
     "Literal": _of("this", "is_string"),
     "HexString": _of("this", refused=("is_integer",)),

@@ -21,7 +21,7 @@ _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
 class Walk(Protocol):
-    """What a handler may ask of the walk over the tree."""
+    """What a handler may call on the walk over the tree."""
 
     schema: pa.Schema
 
@@ -66,7 +66,7 @@ def _refuse_beyond_bigint(walk: Walk, op: str, trees: list[Any]) -> None:
             if is_whole(walk.operand(trees[1 - at]).type):
                 raise walk.refuse(
                     tree,
-                    "lies beyond every BIGINT, and engines differ in what that says of null",
+                    "lies beyond every BIGINT, and engines differ in the result for null",
                     "Compare with a number within BIGINT, or write IS NOT NULL.",
                 )
             return

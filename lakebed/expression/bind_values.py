@@ -291,11 +291,11 @@ def _by_node(walk: Walk, tree: Any) -> Node:
                 tree, f"{function.name} with digits is not for text", "Write cast(... as decimal(p, s)) first."
             )
         function = FUNCTIONS[f"{function.name} with digits"]
-    given: list[Any] = []
+    values: list[Any] = []
     for name in function.reads:
         value = tree.args.get(name)
-        given += value if isinstance(value, list) else [value] if value is not None else []
-    return _call(walk, function, given, tree)
+        values += value if isinstance(value, list) else [value] if value is not None else []
+    return _call(walk, function, values, tree)
 
 
 def _by_name(walk: Walk, tree: Any) -> Node:
@@ -311,18 +311,18 @@ def _by_name(walk: Walk, tree: Any) -> Node:
     return _call(walk, function, list(tree.expressions), tree)
 
 
-def _call(walk: Walk, function: Function, given: list[Any], tree: Any) -> Node:
+def _call(walk: Walk, function: Function, values: list[Any], tree: Any) -> Node:
     most = None if function.variadic else len(function.kinds)
-    if len(given) < function.required or (most is not None and len(given) > most):
-        raise walk.refuse(tree, f"{function.name} takes another number of arguments than {len(given)}")
+    if len(values) < function.required or (most is not None and len(values) > most):
+        raise walk.refuse(tree, f"{function.name} takes another number of arguments than {len(values)}")
     if function.kinds[0] in (Kind.ALIKE, Kind.ALIKE_STRICT):
-        nodes = walk.alike(given, promote=function.kinds[0] is Kind.ALIKE)
+        nodes = walk.alike(values, promote=function.kinds[0] is Kind.ALIKE)
     elif function.kinds[0] is Kind.TEXT_OR_BINARY:
-        plain = [walk.operand(arg) for arg in given]
+        plain = [walk.operand(arg) for arg in values]
         binary = all(node.type == BINARY for node in plain)
-        nodes = plain if binary else [walk.cast(node, TEXT, arg) for node, arg in zip(plain, given, strict=True)]
+        nodes = plain if binary else [walk.cast(node, TEXT, arg) for node, arg in zip(plain, values, strict=True)]
     else:
-        nodes = [_argument(walk, function.kind(at), arg) for at, arg in enumerate(given)]
+        nodes = [_argument(walk, function.kind(at), arg) for at, arg in enumerate(values)]
     if any(function.kind(at).is_constant and isinstance(n, Literal) and n.value is None for at, n in enumerate(nodes)):
         return Literal(None, function.result([*nodes[:1]]))
     if function.name in ("abs", "negative") and is_decimal(nodes[0].type) and nodes[0].type.precision > _SURE_DIGITS:

@@ -1,7 +1,7 @@
 """SQL text to a typed tree, bound to a schema.
 
 The binder walks the parser's tree, keeps what lakebed can run everywhere (in Arrow, against statistics, on Spark) and
-refuses the rest by name: a node it does not know, an argument that nobody reads, operators that Spark groups otherwise.
+refuses the rest by name: a node it does not know, an argument that is not read, operators that Spark groups otherwise.
 It gives every node its type by the rules of Spark's ANSI mode, with each conversion written out as a cast, and computes
 what is constant.
 """
@@ -56,7 +56,7 @@ class Binder:
         return handler(self, tree)
 
     def check(self, tree: Any) -> None:
-        """Nothing that the parser says may be left unread, and nothing grouped otherwise than Spark groups it."""
+        """No argument that the parser set may be left unread, and nothing grouped otherwise than Spark groups it."""
         declared = ARGUMENTS.get(type(tree).__name__)
         unread = declared.unread(tree) if declared is not None else None
         if unread is not None:
@@ -154,9 +154,9 @@ class Binder:
 
     # ------------------------------------------------------------------ refusals
     def refuse(self, tree: Any, what: str, hint: str | None = None) -> InvalidRequest:
-        """An error that says where in the text."""
-        place = self._parsed.position(tree)
-        position = "" if place is None else f" at character {place}"
+        """An error with the position in the text."""
+        character = self._parsed.position(tree)
+        position = "" if character is None else f" at character {character}"
         return InvalidRequest(f"in {self._parsed.text!r}{position}: {what}", hint=hint)
 
 

@@ -11,7 +11,7 @@
     timestamp                 seconds   seconds            seconds     ISO              0:00   -           UTC
     timestamp_ntz                                                      ISO              0:00   in UTC      -
 
-An empty place is a cast that does not exist. What does not fit is an error, or null under TRY_CAST; NaN and infinity as
+An empty cell is a cast that does not exist. What does not fit is an error, or null under TRY_CAST; NaN and infinity as
 decimals are null, as Spark has it.
 """
 

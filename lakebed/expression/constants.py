@@ -2,7 +2,7 @@
 
 A comparison of a converted column with a constant, as in `smallint = 5`, is a comparison of the column itself with the
 constant in the column's type, if that type holds it and the conversion keeps every value. Such a comparison needs no
-conversion of rows, and keys, statistics and Spark's Parquet reader can be asked about it.
+conversion of rows, and can be tested against keys, against statistics and by Spark's Parquet reader.
 """
 
 from __future__ import annotations

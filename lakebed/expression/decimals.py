@@ -1,7 +1,7 @@
 """Decimal columns as integers: every operation is exact, then rounded half up to the scale of its type.
 
 A decimal is its unscaled number and a scale. Up to 18 digits the numbers are int64 and the arithmetic numpy's; beyond,
-they are Python's integers in an array of objects, which have no limit. Whoever calls says how many digits can occur.
+they are Python's integers in an array of objects, which have no limit. The caller states how many digits can occur.
 """
 
 from __future__ import annotations

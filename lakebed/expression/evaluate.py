@@ -107,11 +107,11 @@ class _Rows:
                 return self._coalesce(args, node.type)
             case Call(name, args, target):
                 function = FUNCTIONS[name]
-                given = [
+                inputs = [
                     arg.value if function.kind(at).is_constant and isinstance(arg, Literal) else self.array(arg)
                     for at, arg in enumerate(args)
                 ]
-                return function.kernel(given, target)
+                return function.kernel(inputs, target)
 
     def _arithmetic(self, op: str, left: Node, right: Node, target: pa.DataType) -> Any:
         if op in ("/", "%", "div"):  # the divisor first, as in Spark: beside a null there the rest is not computed
@@ -136,8 +136,8 @@ class _Rows:
         names = list(dict.fromkeys(field.path[0] for field in fields(node)))
         batch = self._batch.select(names) if names else pa.RecordBatch.from_arrays([pa.nulls(len(taken))], names=["-"])
         found = _Rows(batch.filter(pa.array(taken)), self._lazy).array(node)
-        places = np.cumsum(taken) - 1
-        return found.take(pa.array(np.where(taken, places, 0), mask=~taken))
+        positions = np.cumsum(taken) - 1
+        return found.take(pa.array(np.where(taken, positions, 0), mask=~taken))
 
     def _lazily(self, args: tuple[Node, ...], decides: pa.Scalar) -> Any:
         """AND (false decides) or OR (true does), argument by argument."""

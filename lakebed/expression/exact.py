@@ -40,7 +40,7 @@ def exact_number(array: Any, target: pa.DataType) -> pa.Array:
 
 
 def _lost(array: Any, value: Any) -> Bools | None:
-    """Rows whose number is another one now; None when there can be none."""
+    """Rows whose number changed; None when there can be none."""
     source, target = array.type, value.type
     if source == target or (is_whole(source) and is_decimal(target)) or (source, target) == (FLOAT, DOUBLE):
         return None

@@ -1,7 +1,7 @@
 """The functions of the expression language, each declared once: names, arguments, types, kernel.
 
 The binder reads from here which of the parser's arguments a function takes and into which types they are converted, the
-evaluator what to run, and docs/expressions.md what to say. A parser that has no class for a function hands it over by
+evaluator what to run, and docs/expressions.md its text. A parser that has no class for a function passes it by
 name, and older ones differ from newer ones in that, so every function is known by both.
 """
 
@@ -24,7 +24,7 @@ from lakebed.expression.types import BOOLEAN, INT, TEXT
 
 
 class Kind(Enum):
-    """What an argument must be; the value says it in the documentation."""
+    """What an argument must be; the value is its text in the documentation."""
 
     TEXT = "text"
     TEXT_OR_BINARY = "text or binary"
@@ -63,7 +63,7 @@ class Function:
     refused: tuple[str, ...] = ()
     """Arguments of the parser that are an error when set."""
     fixed: Mapping[str, frozenset[object]] = field(default_factory=dict)
-    """Arguments that the parser sets by itself, and the values under which the function means what is said here."""
+    """Arguments that the parser sets by itself, and the values under which the function means what is declared here."""
 
     @property
     def variadic(self) -> bool:

@@ -1,9 +1,9 @@
 """Checks that the parser applied operator precedence as Spark does.
 
 Parsers differ in what binds tighter: for sqlglot 27, `1 + 5 % 3` is `(1 + 5) % 3`, and for all of its versions
-`a || b + c` is `a || (b + c)`, where Spark goes from left to right. Given Spark's order of operators, a text without
-parentheses has one tree only. So a tree in which each operand binds at least as tightly as its place demands is Spark's
-tree, and any other one is refused; parentheses make it clear.
+`a || b + c` is `a || (b + c)`, where Spark goes from left to right. With Spark's order of operators, a text without
+parentheses has one tree only. So a tree in which each operand binds at least as tightly as its position demands is
+Spark's tree, and any other one is refused; parentheses make it clear.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ r"""Java regular expressions translated to RE2, which Arrow uses, where the two 
                   $   at the end of the pattern: before a last line end, too
     refused       the rest: back references, look-around, flags, possessive forms, \b, classes of classes, \p{...}
 
-Only whether a text matches is asked, so that which match is found first makes no difference.
+Only whether a text matches is computed, so that which match is found first makes no difference.
 """
 
 from __future__ import annotations

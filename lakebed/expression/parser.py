@@ -1,7 +1,7 @@
 r"""SQL text to the parser's tree; syntax that the parser reads otherwise than Spark is refused.
 
 sqlglot reads the text in Spark's dialect. What it changes on the way, depending on its version, is found in the text
-itself. Numbers with a type behind them (5L, 1.5BD), of which it makes casts, are handed over as calls of
+itself. Numbers with a type behind them (5L, 1.5BD), of which it makes casts, are passed on as calls of
 `TYPED_NUMBER`. Escapes in quoted text other than \\ \' \n \t \r \b \% \_, a doubled quote, 0x1F and a plus sign are
 refused.
 """
@@ -32,7 +32,7 @@ _ODD_ESCAPE = re.compile(r"\\(?:\\|['ntrb%_])|(\\.)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The parser's tree of a text, and where its parts stand there."""
+    """The parser's tree of a text, and the positions of its parts."""
 
     text: str
     tree: Any
@@ -42,7 +42,7 @@ class Parsed:
     """and by how much that is longer than the text from there on."""
 
     def position(self, tree: Any) -> int | None:
-        """The place of a node in the text, from 1, where the parser tells it."""
+        """The position of a node in the text, from 1, where the parser reports it."""
         starts = [node.meta["start"] for node in tree.walk() if "start" in node.meta]
         if not starts:
             return None
@@ -80,7 +80,7 @@ def is_number_constant(tree: Any) -> bool:
 
 
 def _is_grouping(tree: Any) -> bool:
-    """Whether parentheses stand in the text; for div(a, b) and mod(a, b) the parser makes them."""
+    """Whether parentheses are in the text; for div(a, b) and mod(a, b) the parser makes them."""
     return not isinstance(tree.this, exp.IntDiv) and not isinstance(tree.parent, exp.Mod)
 
 

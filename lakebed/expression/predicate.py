@@ -2,7 +2,7 @@
 
 A `Predicate` is a bound expression that is true, false or null. Besides being run it answers questions that let work
 be skipped: which keys can match (`key_range`), whether a file with these statistics can hold a match (`may_match`), and
-what part of it speaks about some columns only (`restricted_to`). All three err on the side of reading too much.
+what part of it refers to some columns only (`restricted_to`). All three err on the side of reading too much.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Predicate:
         return to_sql(self.root)
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """True for each row that matches; where SQL says null the row does not."""
+        """True for each row that matches; where SQL gives null the row does not match."""
         return pc.fill_null(evaluate(self.root, batch), False)
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -81,7 +81,7 @@ class Predicate:
         return batch if mask.true_count == len(mask) else batch.filter(mask)
 
     def key_range(self, column: str) -> KeyRange | None:
-        """A range of a text column in which every match lies, None when it may be anywhere."""
+        """A range of a text column that contains every match, None when it may be anywhere."""
         found = skipping.key_range(skipping.positive(self.root), column)
         return None if found.is_all else found
 

@@ -25,7 +25,7 @@ from lakebed.expression.types import (
 from lakebed.model.java_text import java_floats
 
 _BELOW_FLOAT = 2**29 - 1
-"""The bits of a double that a float has no place for."""
+"""The bits of a double that a float does not have."""
 
 
 def rounded_type(data_type: pa.DataType, digits: int) -> pa.DataType:

@@ -1,8 +1,8 @@
 """Data skipping: key ranges, statistics tests and partition conditions derived from an expression tree.
 
-Which keys can match, whether a file with these statistics can hold a match, what part of a condition speaks about some
+Which keys can match, whether a file with these statistics can hold a match, what part of a condition refers to some
 columns only. All of them err on the side of reading too much. They work on the positive form of a condition, in which
-every NOT stands directly before something that has no opposite.
+every NOT is directly before something that has no opposite.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ _NONE = KeyRange.of_points(())
 
 
 def key_range(node: Node, column: str) -> KeyRange:
-    """A range in which the column of every matching row lies."""
+    """A range that contains the column of every matching row."""
     match node:
         case And(args):
             out = _ALL
@@ -193,8 +193,8 @@ def may_match(node: Node, stats: Mapping[str, ColumnStats]) -> bool:
         case Compare():
             sided = _sided(node)
             if sided is not None:
-                op, place, value = sided
-                return _compare_may_match(op, value, _bounds(place, stats))
+                op, operand, value = sided
+                return _compare_may_match(op, value, _bounds(operand, stats))
         case In(arg, values):
             bounds = _bounds(arg, stats)
             return any(_compare_may_match("=", value.value, bounds) for value in values)
@@ -219,14 +219,14 @@ def _range_may_match(wanted: KeyRange, known: ColumnStats | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """What statistics say of a column, or of a column in another type."""
+    """The statistics of a column, or of a column in another type."""
 
     low: Any
     high: Any
     all_null: bool
     may_be_null: bool
     above_high: bool
-    """Whether NaN may be among the values: it is above everything, and no statistics tell of it."""
+    """Whether NaN may be among the values: it is above everything, and no statistics record it."""
 
 
 def _bounds(node: Node, stats: Mapping[str, ColumnStats]) -> _Bounds | None:
@@ -283,7 +283,7 @@ def _compare_may_match(op: str, value: Any, known: _Bounds | None) -> bool:
                 return known.above_high or high is None or bool(high > value)
             case ">=":
                 return known.above_high or high is None or bool(high >= value)
-    except TypeError:  # statistics of another type than the column: they say nothing
+    except TypeError:  # statistics of another type than the column: they cannot be used
         return True
     return True
 

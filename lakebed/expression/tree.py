@@ -1,9 +1,9 @@
 """The typed expression tree behind filters, conditions and assignments, as plain values.
 
 `binder` makes it from SQL text, with every conversion written out as a `Cast` and every constant already in the type in
-which it is used. `evaluate` runs it, `sql_text` prints it, `skipping` asks it what can be left unread, and Spark's
-columns are made from it; none of them converts anything on its own. Nothing here knows about any of them, so that a
-tree can be pickled to a worker.
+which it is used. `evaluate` runs it, `sql_text` prints it, `skipping` derives from it what can be left unread, and
+Spark's columns are made from it; none of them converts anything on its own. Nothing here knows about any of them, so
+that a tree can be pickled to a worker.
 """
 
 from __future__ import annotations

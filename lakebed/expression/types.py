@@ -112,7 +112,7 @@ def decimal_of(data_type: pa.DataType) -> pa.DataType:
 def common_type(types: Iterable[pa.DataType]) -> pa.DataType | None:
     """The type in which values of these types compare or stand beside each other; None when there is none.
 
-    Text meets nothing but text here: a constant of it is converted by `text_partner` first.
+    Text is compared only with text here: a constant of it is converted by `text_partner` first.
     """
     return reduce(_wider, types, NULL)
 

@@ -1,8 +1,8 @@
 """A bloom filter filled while its file is written, in memory that does not grow with the file.
 
 The outcome is that of `DynamicBloomFilter.build` over all keys, bit for bit: the keys up to the filter's bound fill its
-rows one after the other, later ones are dealt out in turn. Far beyond the bound every bit is set anyway, and hashing
-for nothing would cost more than writing the file; there the rest of the bits is set at once. Such a filter says
+rows one after the other, later ones are distributed in turn. Far beyond the bound every bit is set anyway, and useless
+hashing would cost more than writing the file; there the rest of the bits is set at once. Such a filter answers
 "perhaps" to everything, as the exact one does.
 """
 
@@ -17,7 +17,7 @@ _HOPELESS = 12  # times the bound: 1 bit in 4000 is still unset, 99 % of absent 
 
 
 class BloomBuilder:
-    """Takes keys in any number of arrays; `finish` gives the filter."""
+    """Takes keys in any number of arrays; `finish` returns the filter."""
 
     def __init__(self, sizing: Sizing | None = None) -> None:
         self._sizing = sizing or Sizing()
@@ -61,8 +61,8 @@ class BloomBuilder:
         late = np.arange(at, end, dtype=np.int64)
         turn = np.where(late == bound, 0, (late - bound - 1) % self._most_rows)
         for row in range(self._most_rows):
-            places = np.ascontiguousarray(late[turn == row] - first)
-            index = pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])
+            chosen = np.ascontiguousarray(late[turn == row] - first)
+            index = pa.Array.from_buffers(pa.int64(), len(chosen), [None, pa.py_buffer(chosen)])
             self._put(row, keys.take(index))
 
     def _put(self, row: int, keys: pa.Array) -> None:

@@ -99,10 +99,10 @@ class SimpleBloomFilter:
         array = _string_array(keys)
         out = np.ones(len(array), dtype=np.bool_)
         for rows, chain in _hash_chains(array, self.hashes, self.bits):
-            alive = np.ones(len(rows), dtype=np.bool_)
+            present = np.ones(len(rows), dtype=np.bool_)
             for position in chain:
-                alive &= (self.packed[position >> 3] >> (position & 7).astype(np.uint8)) & 1 != 0
-            out[rows] = alive
+                present &= (self.packed[position >> 3] >> (position & 7).astype(np.uint8)) & 1 != 0
+            out[rows] = present
         return out
 
 
@@ -119,7 +119,7 @@ class DynamicBloomFilter:
         """The filter of an Arrow string array, or of any iterable of text, in order.
 
         A row takes `sizing.keys` keys. Once the rows have room for `sizing.max_keys` no more are opened, and the keys
-        that still come are dealt out over the rows in turn; the first of them goes to row 0 once more than its turn.
+        that still come are distributed over the rows in turn; the first of them goes to row 0 once more than its turn.
         """
         sizing = sizing or Sizing()
         array = _string_array(keys)

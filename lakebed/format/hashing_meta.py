@@ -3,13 +3,13 @@
     {"version": 0, "partitionPath": "p0", "instant": "00000000000000", "numBuckets": 2, "seqNo": 0,
      "nodes": [{"value": 1073741824, "fileIdPrefix": "<uuid>", "tag": "NORMAL"}, ...]}      tag: NORMAL REPLACE DELETE
 
-A key belongs to the first node whose value is not below the key's place on the ring, and past the last to the first.
+A key belongs to the first node whose value is not below the key's position on the ring, and past the last to the first.
 A resize writes <instant>.hashing_meta before its replacecommit, which makes it count, and an empty <instant>.commit
-after it (Hudi: whoever reads the ring next). Its plan says per group: the partition, the ring's seqNo, and child nodes,
-where REPLACE is another file group at this value and DELETE (no fileIdPrefix) no bucket any more. Updates that Hudi
-writes in between go to the old file group and to .<child>_<resize instant>.log files. Hudi leaves numBuckets as it was.
-The initial ring cuts 0 to 2^31 - 1 evenly, and names each node by the MD5 of its borders (two big-endian longs) and the
-partition path, as a UUID of version 3: writers that meet in a new partition write the same file.
+after it (Hudi: the next reader of the ring). Its plan records per group: the partition, the ring's seqNo, and child
+nodes, where REPLACE is another file group at this value and DELETE (no fileIdPrefix) no bucket any more. Updates that
+Hudi writes in between go to the old file group and to .<child>_<resize instant>.log files. Hudi leaves numBuckets as it
+was. The initial ring cuts 0 to 2^31 - 1 evenly, and names each node by the MD5 of its borders (two big-endian longs)
+and the partition path, as a UUID of version 3: concurrent writers of a new partition write the same file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NodeTag(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HashingNode:
-    """One bucket: the end of its stretch of the ring, and the file group that holds it."""
+    """One bucket: the end of its range of the ring, and the file group that holds it."""
 
     value: int
     file_id_prefix: str
@@ -104,7 +104,7 @@ def parse_hashing_meta(data: bytes, file: str) -> HashingMetadata:
 
 
 def render_hashing_meta(metadata: HashingMetadata) -> bytes:
-    """The file's bytes, laid out as Hudi does."""
+    """The file's bytes, formatted as Hudi does."""
     head = {
         "version": _VERSION,
         "partitionPath": metadata.partition_path,
@@ -129,7 +129,7 @@ def parse_child_nodes(text: str, file: str) -> tuple[HashingNode, ...]:
 
 
 def render_child_nodes(nodes: Sequence[HashingNode]) -> str:
-    """The text for a clustering plan, laid out as Hudi does."""
+    """The text for a clustering plan, formatted as Hudi does."""
     raw = ({"value": n.value, "fileIdPrefix": n.file_id_prefix or None, "tag": n.tag} for n in nodes)
     return "[ " + ", ".join("{\n" + _lines(node, 2) + "\n}" for node in raw) + " ]"
 

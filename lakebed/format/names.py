@@ -1,19 +1,20 @@
 """Every file and folder name of the format, as pairs of parse and render.
 
-    base file      <fileId>_<writeToken>_<begin>.<parquet|orc|hfile|lance>
-    log, inline    .<fileId>_<begin>.log.<version>[_<writeToken>[.cdc]]          (hidden; no token in very old tables)
-    log, native    <fileId>_<writeToken>_<begin>_<version>.<log|deletes|cdc>.<format>
-    instant        <begin>.<action>.requested   <begin>.<action>.inflight   <begin>_<completion>.<action>
-                   (an inflight commit drops its word: <begin>.inflight; a savepoint is never requested;
+    base file      <fileId>_<writeToken>_<requested time>.<parquet|orc|hfile|lance>
+    log, inline    .<fileId>_<requested time>.log.<version>[_<writeToken>[.cdc]]   (hidden; no token in very old tables)
+    log, native    <fileId>_<writeToken>_<requested time>_<version>.<log|deletes|cdc>.<format>
+    instant        <requested time>.<action>.requested   <requested time>.<action>.inflight
+                   <requested time>_<completion time>.<action>
+                   (an inflight commit drops its word: <requested time>.inflight; a savepoint is never requested;
                    compaction, logcompaction and clustering complete as commit, deltacommit and replacecommit)
-    history        <min begin>_<max begin>_<level>.parquet     manifest_<n>     _version_
+    history        <min requested time>_<max requested time>_<level>.parquet     manifest_<n>     _version_
     marker         <data file name>.marker.<CREATE|MERGE|APPEND>     MARKERS<n> (many such, a line each)    MARKERS.type
-    others         <begin>.hashing_meta    .hoodie_partition_metadata[.parquet|.orc]    .heartbeat/<begin>
+    others         <requested time>.hashing_meta  .hoodie_partition_metadata[.parquet|.orc]  .heartbeat/<requested time>
 
-The grammar lives here once because names carry meaning: the requested time in a data file's name decides whether the
-file counts. A name that matches no rule parses to None, so a listing can hold foreign files without harm; what does
-parse renders back to the same text. Ids hold neither `_` nor `.`, which keeps the rules apart: a native log has one
-`_` more than a base file. Digits are ASCII digits only.
+The grammar is defined only here because names carry meaning: the requested time in a data file's name decides whether
+the file counts. A name that matches no rule parses to None, so a listing can hold foreign files without harm; what does
+parse renders back to the same text. Ids hold neither `_` nor `.`, which keeps the rules apart: a native log has one `_`
+more than a base file. Digits are ASCII digits only.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ _METADATA_FILE_ID = re.compile(r"([^/._\x00]+)-([0-9]{4,})-0")
 
 
 def is_instant_time(text: str) -> bool:
-    """Whether the text is a begin or completion time: 17 digits, 14 in old tables."""
+    """Whether the text is a requested or completion time: 17 digits, 14 in old tables."""
     return _TIME_RE.fullmatch(text) is not None
 
 

@@ -9,7 +9,7 @@ r"""The small text files of a table: `hoodie.properties`, `index.json` and the p
     .index_defs/index.json       {"indexDefinitions": {name: {indexName, indexType, indexFunction, sourceFields, ...}}}
 
 Real files escape the colons of JSON values, so splitting at the first `=` is not enough. The table's checksum is the
-CRC-32 of `<database>.<table name>`: it does not cover the file, but a wrong one betrays a file that was damaged or
+CRC-32 of `<database>.<table name>`: it does not cover the file, but a wrong one reveals a file that was damaged or
 edited, and real Hudi refuses it as well.
 """
 
@@ -146,7 +146,7 @@ def verify_checksum(properties: Mapping[str, str], file: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetafile:
-    """What marks a folder as a partition: who created it, and how deep it lies below the table."""
+    """What marks a folder as a partition: who created it, and how deep it is below the table."""
 
     commit_time: str
     depth: int

@@ -1,7 +1,7 @@
 """Arrow arrays as numpy vectors and back, without copying.
 
 `pa.array(ndarray)` and `Array.to_numpy` import pandas into every worker that calls them, which costs a second, so the
-merge goes through buffers. Everything here is zero-copy unless it says otherwise.
+merge goes through buffers. Everything here is zero-copy unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def index_array(values: Ints) -> pa.Array:
 
 
 def take(rows: Any, index: pa.Array) -> Any:
-    """Rows of an array or a batch. The numbers are our own; to look whether they are in range costs as much again."""
+    """Rows of an array or a batch. Row numbers are computed here: a bounds check would double the cost."""
     return pc.call_function("take", [rows, index], _UNCHECKED)
 
 
 def take_rows(batch: pa.RecordBatch, index: pa.Array) -> pa.RecordBatch:
-    """Rows of a batch; columns that are the same memory, as a key is that is one column, are taken once and stay so."""
+    """Rows of a batch; columns that share memory, as a key made of one column does, are taken once and share it."""
     taken: dict[Memory, pa.Array] = {}
     arrays = []
     for column in batch.columns:
@@ -43,12 +43,12 @@ def take_rows(batch: pa.RecordBatch, index: pa.Array) -> pa.RecordBatch:
 
 
 def memory_of(array: pa.Array) -> Memory:
-    """What tells apart arrays that are not the same values in the same place."""
+    """An identity of an array's memory: equal only for the same values at the same address."""
     return (array.type, array.offset, len(array), *(buffer.address if buffer else 0 for buffer in array.buffers()))
 
 
 def index_array_with_nulls(values: Ints) -> pa.Array:
-    """Row numbers for `take`, where a negative number asks for null."""
+    """Row numbers for `take`, where a negative number stands for null."""
     present = values >= 0
     if present.all():
         return index_array(values)
@@ -63,7 +63,7 @@ def bool_array(values: Bools) -> pa.Array:
 
 
 def numbers(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The raw values of a fixed-width array; what stands at nulls is undefined."""
+    """The raw values of a fixed-width array; the values at nulls are undefined."""
     width = np.dtype(dtype).itemsize
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:

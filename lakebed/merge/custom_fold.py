@@ -1,8 +1,8 @@
 """Custom mergers: fold the versions of all repeated keys in rounds.
 
-Round i merges the i-th version of every key that has one with what the rounds before gathered, so a merger is called as
-often as the longest key has versions, on tables of as many rows as there are such keys. A delete ends a key, and what
-follows it starts afresh.
+Round i merges the i-th version of every key that has one with the result of the rounds before, so a merger is called as
+often as the longest key has versions, on tables of as many rows as there are such keys. A delete ends a key; a
+version after it starts from nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lakebed.model.nested_cast import cast_column
 
 @dataclass(frozen=True, slots=True)
 class MergedRows:
-    """The verdict, and the merged row of every key (rows of keys that are gone hold anything)."""
+    """The verdict, and the merged row of every key (the rows of deleted keys are undefined)."""
 
     verdict: Verdict
     rows: pa.RecordBatch
@@ -53,7 +53,7 @@ def fold_custom(window: Window, groups: Groups, names: list[str], merger: Record
         dead = marked(merged, rule)
         merged = _shape(merged, newer.schema)
         replaced = np.arange(len(groups.starts))
-        replaced[keys] = len(replaced) + merged.num_rows + np.arange(len(keys))  # a key that was gone starts afresh
+        replaced[keys] = len(replaced) + merged.num_rows + np.arange(len(keys))  # a deleted key starts from nothing
         replaced[keys[merging]] = len(groups.starts) + np.arange(len(merging))
         so_far = pa.concat_tables([so_far, merged, newer]).take(index_array(replaced))
         empty[keys] = False
@@ -68,10 +68,10 @@ def _rows(window: Window, names: list[str], rows: Ints) -> pa.Table:
     return pa.table([window.take(name, rows) for name in names], names=names)
 
 
-def _fill_absent(window: Window, runs: Ints, older: pa.Table, newer: pa.Table, alive: Bools) -> pa.Table:
+def _fill_absent(window: Window, runs: Ints, older: pa.Table, newer: pa.Table, live: Bools) -> pa.Table:
     """Columns that a partial log does not have are taken from the older row before the merger sees them."""
     facts = window.facts
-    partial = facts.is_partial[runs] & alive
+    partial = facts.is_partial[runs] & live
     if not partial.any():
         return newer
     columns = []

@@ -37,13 +37,13 @@ class FileGroupReader(SliceRuns):
     """Reads slices of one table. Frozen and picklable."""
 
     encoded: bool = False
-    """Whether text that came behind small dictionaries may go out so: for whoever writes it to a file again."""
+    """Whether text that was read dictionary-encoded may stay encoded: for callers that write it to a file again."""
 
     # ------------------------------------------------------------------ the rows of a split
     def read(
         self, split: ReadSplit, counters: ReadCounters | None = None, footers: Footers | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The merged rows of a slice that the query asks for. `footers` are those known of files below logs."""
+        """The merged rows of a slice that the query selects. `footers` are those already read of the slice's files."""
         file_slice = split.slice
         merger_sees_all = file_slice.log_files and self.reader_context.rule.mode is MergeMode.CUSTOM
         names = self.reader_context.schema.names if merger_sees_all else self.schema.names
@@ -54,16 +54,16 @@ class FileGroupReader(SliceRuns):
             merged = self._merged_rows(file_slice, wanted, counters, footers)
         with none_missing():
             for batch in merged:
-                yield from self.asked_for(batch)
+                yield from self.requested_rows(batch)
 
-    def asked_for(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Of rows that are current, those that meet the conditions, in the columns asked for."""
+    def requested_rows(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Of rows that are current, those that meet the conditions, in the requested columns."""
         kept = self._filter(rows)
         if kept.num_rows:
             yield from _cut(kept.select(self.schema.names), self.options.batch_rows)
 
     def count(self, split: ReadSplit) -> int:
-        """How many rows `read` would give, from the footer alone where that can be."""
+        """How many rows `read` would return, from the footer alone where that suffices."""
         base = split.slice.base_file
         if not split.slice.log_files and self.predicate is None and self.commits is None:
             if base is None:
@@ -84,7 +84,7 @@ class FileGroupReader(SliceRuns):
         return replace(self, predicate=None, commits=None)
 
     def why_not_native(self, split: ReadSplit) -> str | None:
-        """Why a plain Parquet reader cannot give this slice's rows, even with merge vectors; None when it can."""
+        """Why a plain Parquet reader cannot return this slice's rows, even with merge vectors; None when it can."""
         file_slice = split.slice
         if file_slice.base_file is not None and file_slice.base_file.extension != PARQUET:
             return f"base files in {file_slice.base_file.extension.upper()}"
@@ -158,10 +158,10 @@ class FileGroupReader(SliceRuns):
 
     @contextmanager
     def data_runs(self, file_slice: FileSlice, footers: Footers | None = None) -> Iterator[list[Run]]:
-        """The runs of a slice with the columns that the query asks for or looks at, text behind dictionaries."""
+        """The runs of a slice with the columns that the query returns or tests, text dictionary-encoded."""
         wanted = self.columns(self.schema.names or self.reader_context.schema.names[:1])
         with none_missing():
-            everything = self.without_conditions()  # rows count by their place in the file: none may be left out
+            everything = self.without_conditions()  # rows are numbered by file position: none may be left out
             yield everything.runs(file_slice, wanted, encoded=True, bare=True, footers=footers)
 
     def _filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -175,7 +175,7 @@ class FileGroupReader(SliceRuns):
 
 @contextmanager
 def none_missing() -> Iterator[None]:
-    """A file that was planned and is gone: lost, or cleaned while a long read was on its way."""
+    """Report a planned file that is missing: it was lost, or cleaned while a long read was running."""
     try:
         yield
     except FileNotFoundError as error:

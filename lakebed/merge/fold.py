@@ -1,6 +1,6 @@
 """Which version of a repeated key survives, for all repeated keys of a window at once.
 
-The versions of a key stand in fold order, base first. Folding them one by one would be a loop per row; these rules have
+The versions of a key are in fold order, base first. Folding them one by one would be a loop per row; these rules have
 a closed form over segments (`numpy.ufunc.reduceat`):
 
     commit time    the last version
@@ -8,11 +8,11 @@ a closed form over segments (`numpy.ufunc.reduceat`):
                    versions after it the greatest ordering value wins, the later one of equals. A delete with an
                    ordering value is a version like any other
 
-One exception to "the later one of equals": a base row of a later commit than the log row it ties with stays (writers
-that do not block each other may compact in between, and the answer must not depend on when).
+One exception to "the later one of equals": a base row of a later commit than the log row it ties with wins (with
+non-blocking concurrent writers a compaction may run in between, and the answer must not depend on when).
 
-A base file that others wrote may repeat a key. While no log has a say, its rows stay as they are, all of them; once one
-has, the base rows of that key are versions like any other, in file order, below those of the logs.
+A base file that others wrote may repeat a key. While no log holds the key, its rows stay as they are, all of them; once
+one does, the base rows of that key are versions like any other, in file order, below those of the logs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Groups:
 
     slots: Ints  # position of each version in the row order
     rows: Ints  # its row number in the window
-    starts: Ints  # where each key begins in the two above
+    starts: Ints  # where each key starts in the two above
     group: Ints  # number of the key each version belongs to
     runs: Ints  # run each version came from
     deleted: Bools
@@ -57,7 +57,7 @@ class Groups:
 
 
 def repeated_keys(window: Window, ordered: RowOrder, deleted: Bools | None) -> Groups | None:
-    """The repeated keys that a log had a say in; duplicates inside a base file alone are left as they are."""
+    """The repeated keys that a log holds; duplicates inside a base file alone are left as they are."""
     first, order = ordered.first, ordered.order
     later = np.flatnonzero(~first)
     if not len(later):
@@ -65,23 +65,23 @@ def repeated_keys(window: Window, ordered: RowOrder, deleted: Bools | None) -> G
     starts = later[first[later - 1]] - 1
     followed = np.append(first, True)[later + 1]
     sizes = later[followed] - starts + 1
-    begins = np.cumsum(sizes) - sizes
-    slots = np.repeat(starts - begins, sizes) + np.arange(int(sizes.sum()))
+    group_starts = np.cumsum(sizes) - sizes
+    slots = np.repeat(starts - group_starts, sizes) + np.arange(int(sizes.sum()))
     group = np.repeat(np.arange(len(starts)), sizes)
     rows = order[slots]
     runs = window.run_numbers(rows)
     only_base = np.zeros(0, np.bool_)
     if window.base_may_repeat:
-        only_base = np.logical_and.reduceat(window.facts.is_base[runs], begins)
+        only_base = np.logical_and.reduceat(window.facts.is_base[runs], group_starts)
     if only_base.any():
         keep = ~only_base[group]
         if not keep.any():
             return None
         slots, rows, runs, sizes = slots[keep], rows[keep], runs[keep], sizes[~only_base]
-        begins = np.cumsum(sizes) - sizes
+        group_starts = np.cumsum(sizes) - sizes
         group = np.repeat(np.arange(len(sizes)), sizes)
     gone = np.zeros(len(rows), np.bool_) if deleted is None else deleted[rows]
-    return Groups(slots, rows, begins, group, runs, gone, without_ordering(window, rows, gone))
+    return Groups(slots, rows, group_starts, group, runs, gone, without_ordering(window, rows, gone))
 
 
 def without_ordering(window: Window, rows: Ints, deleted: Bools) -> Bools:
@@ -98,7 +98,7 @@ def without_ordering(window: Window, rows: Ints, deleted: Bools) -> Bools:
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """How versions stand to each other by event time."""
+    """How versions compare by event time."""
 
     ranks: Ints  # compare these, within a key
     barrier: Ints  # per key, the last unconditional delete; -1 if none
@@ -129,11 +129,11 @@ def _decide_ties(window: Window, groups: Groups, ranks: Ints) -> Ints:
     own_time = window.take(COMMIT_TIME, groups.rows[tied])
     instants = pa.array([run.requested_time or None for run in window.facts.runs], own_time.type)
     own_time = pc.coalesce(own_time, instants.take(index_array(groups.runs[tied])))
-    stays = truths(pc.fill_null(pc.greater(base_time, own_time), False))
-    if not stays.any():
+    base_wins = truths(pc.fill_null(pc.greater(base_time, own_time), False))
+    if not base_wins.any():
         return ranks
     dense = np.unique(ranks, return_inverse=True)[1].astype(np.int64) * 2 + 1
-    dense[tied[stays]] -= 1
+    dense[tied[base_wins]] -= 1
     return dense
 
 
@@ -147,7 +147,7 @@ def latest(groups: Groups, times: EventTime) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Per repeated key: the version that stands, whether it is a tombstone, and a delete to keep before it (or -1)."""
+    """Per repeated key: the version that wins, whether it is a tombstone, and a delete to keep before it (or -1)."""
 
     winner: Ints
     gone: Bools

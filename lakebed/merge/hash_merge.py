@@ -1,10 +1,10 @@
 """The merge for runs that are not sorted: base rows stream in file order, log versions are looked up by key.
 
 All log rows are held in memory, by key (`log_versions.py`); every base batch is looked up among the distinct keys, and
-the keys that no base row claimed come last, as inserts. The fold is the same as in the sorted merge, from the base
-upward; of a key that the base file repeats, the merged row stands where its first row stood. Logs merged among
+the keys that no base row has come last, as inserts. The fold is the same as in the sorted merge, from the base
+upward; of a key that the base file repeats, the merged row takes the position of its first row. Logs merged among
 themselves (log compaction) have no base row to look up: every key is folded from its versions, in key order. When the
-logs outgrow the memory given, everything goes through the sorted merge instead, which spills; then rows come in key
+logs outgrow the memory limit, everything goes through the sorted merge instead, which spills; then rows come in key
 order.
 """
 
@@ -42,7 +42,7 @@ def hash_merge(
 ) -> Iterator[pa.RecordBatch]:
     """Merge the runs of a file group, base rows in base order and new keys after them.
 
-    With `keep_deletes` there is no base, tombstones stay as in `sorted_merge`, and rows come in key order.
+    With `keep_deletes` there is no base, tombstones are kept as in `sorted_merge`, and rows come in key order.
     """
     ordered = in_fold_order(runs)
     bases = [run for run in ordered if run.is_base]
@@ -95,7 +95,7 @@ def _merge_logs(
 def _merge_base(merge: WindowMerge, loaded: Loaded, batch: pa.RecordBatch, facts: RunFacts) -> Iterator[pa.RecordBatch]:
     logs = loaded.versions
     group, later = loaded.base.look_up(batch.column(facts.rule.key))
-    if later.any():  # these stand among the versions already
+    if later.any():  # these are among the versions already
         keep = np.flatnonzero(~later)
         batch, group = batch.take(index_array(keep)), group[keep]
     base = RowRange(batch, Keys(batch.column(facts.rule.key)), 0)

@@ -1,7 +1,7 @@
 """The position of a key in a list of distinct keys: a hash table made of numpy vectors.
 
-hash of 64 bits  ->  one bit says "perhaps" (most look-ups end here)  ->  binary search among the sorted hashes
-                 ->  Arrow compares the two keys, so a collision can slow a look-up but never falsify it
+hash of 64 bits  ->  one bit means "perhaps" (most look-ups end here)  ->  binary search among the sorted hashes
+                 ->  Arrow compares the two keys, so a collision can slow a look-up but never make it wrong
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class KeyIndex:
         return len(self._keys)
 
     def find(self, wanted: pa.Array) -> Ints:
-        """For every wanted key its place in the list, or -1."""
+        """For every wanted key its position in the list, or -1."""
         found = np.full(len(wanted), -1, np.int64)
         if not len(self._keys) or not len(wanted):
             return found

@@ -106,7 +106,7 @@ def heads_of(pieces: Sequence[Keys], smallest: bytes, largest: bytes) -> WindowH
     parts = []
     for piece in pieces:
         heads = np.zeros(len(piece), np.uint64)
-        for start, count in _stretches(varying[:_HEAD]):
+        for start, count in _consecutive(varying[:_HEAD]):
             at = min(start, length - _HEAD)  # near the end of a key, load earlier and shift the rest away
             words = piece.words(at, length)
             if start > at:
@@ -118,7 +118,7 @@ def heads_of(pieces: Sequence[Keys], smallest: bytes, largest: bytes) -> WindowH
 
 
 def _varying_bytes(pieces: Sequence[Keys], prefix: int, length: int) -> list[int]:
-    """Places at which keys of one length differ, from `prefix` on; at least the first nine of them."""
+    """Byte positions at which keys of one length differ, from `prefix` on; at least the first nine of them."""
     found: list[int] = []
     for start in range(prefix, length, _HEAD):
         at = min(start, length - _HEAD)
@@ -136,16 +136,16 @@ def _varying_bytes(pieces: Sequence[Keys], prefix: int, length: int) -> list[int
     return found
 
 
-def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Neighbouring places as (first, how many)."""
+def _consecutive(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Consecutive positions as (first, how many)."""
     start = count = 0
-    for place in places:
-        if count and place == start + count:
+    for position in positions:
+        if count and position == start + count:
             count += 1
             continue
         if count:
             yield start, count
-        start, count = place, 1
+        start, count = position, 1
     if count:
         yield start, count
 
@@ -155,13 +155,13 @@ def _join(parts: list[Heads]) -> Heads:
 
 
 def check_keys(array: pa.Array, file: str) -> None:
-    """A row without a key belongs to nobody."""
+    """Refuse rows without a key: the merge could not match them with anything."""
     if array.null_count:
         raise CorruptTable("a row has no record key", file=file)
 
 
 def check_ascending(keys: Keys, previous: bytes | None, file: str) -> None:
-    """A file that says it is sorted must be: a merge that trusts a lie loses rows without a word."""
+    """Check that a file marked as sorted is sorted: a merge that trusts a wrong mark loses rows silently."""
     rows = len(keys)
     if previous is not None and rows and keys[0] <= previous:
         raise CorruptTable(f"marked as sorted by key, but {keys[0]!r} comes after {previous!r}", file=file)
@@ -174,7 +174,7 @@ def check_ascending(keys: Keys, previous: bytes | None, file: str) -> None:
 
 
 def shared_prefix(smallest: bytes, largest: bytes) -> int:
-    """Length of what every key between the two begins with."""
+    """Length of the prefix that every key between the two has."""
     for at, (a, b) in enumerate(zip(smallest, largest, strict=False)):
         if a != b:
             return at

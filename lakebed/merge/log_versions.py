@@ -1,12 +1,13 @@
 """All versions in the logs of a file group, in memory and by key, for the hash merge.
 
     logs ──► rows by (key, age) ──► distinct keys ──► hash table                                (one pass over the logs)
-    base file that may repeat keys ──► its keys ──► those that logs speak of and that come twice   (keys only, a pass)
+    base file that may repeat keys ──► its keys ──► those that logs contain and that come twice    (keys only, a pass)
                                    ──► the rows of these but the first, below the versions of the logs      (if any)
 
-A key that a log speaks of is folded from all its base rows upward. The first of them is met when the base streams by;
-the others must be known by then, wherever in the file they stand. A base file that says its keys are unique costs no
-pass. "Too many" is told by what was gathered, never by what it might become: then the caller merges by sorting.
+A key that a log contains is folded from all its base rows upward. The first of them is met while the base file streams;
+the others must be known by then, wherever in the file they are. A base file that is marked as having unique keys needs
+no such pass. Whether the logs are too large is decided by what was gathered so far, never by an estimate: the caller
+then merges by sorting.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class BaseKeys:
         self.met: Bools = np.zeros(len(index), np.bool_)
 
     def look_up(self, column: pa.Array) -> tuple[Ints, Bools]:
-        """The number of every key, -1 for those that no log speaks of; and which rows repeat a number met before."""
+        """The number of every key, -1 for those that no log contains; and which rows repeat a number met before."""
         check_keys(column, self._base.name)
         group = self._numbers(column)
         later: Bools = group >= 0
@@ -82,7 +83,7 @@ class BaseKeys:
         self.met[distinct] = True
         if not self._base.may_repeat and later.any():
             key = column[int(np.flatnonzero(later)[0])].as_py()
-            raise CorruptTable(f"said to hold every key once, but {key!r} comes twice", file=self._base.name)
+            raise CorruptTable(f"marked as having unique keys, but {key!r} comes twice", file=self._base.name)
         return group, later
 
     def _numbers(self, column: pa.Array) -> Ints:
@@ -135,7 +136,7 @@ def _repeated(base: Run, index: KeyIndex, key: str, rows: int, *, keep: bool) ->
 
 
 def _later_rows(base: Run, keys: BaseKeys, key: str) -> Callable[[int], Iterator[pa.RecordBatch]]:
-    """The base rows whose key came before, of the keys that logs speak of."""
+    """The base rows whose key came before, of the keys that logs contain."""
 
     def opened(rows: int) -> Iterator[pa.RecordBatch]:
         for batch in base.open(rows):

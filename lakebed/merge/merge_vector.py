@@ -1,4 +1,4 @@
-"""Merge vectors: one bit per row says whether it is dead, computed from keys and ordering values alone.
+"""Merge vectors: one bit per row marks whether it is dead, computed from keys and ordering values alone.
 
 When a merge picks whole records, its result is nothing but a set of dead rows per file. Any Parquet reader can then
 read base files and logs side by side and drop those rows, with its own filters and column pruning. Bit i % 64 of word
@@ -51,7 +51,7 @@ def columns_for_vectors(rule: MergeRule) -> tuple[str, ...]:
 def merge_vectors(
     runs: Sequence[Run], rule: MergeRule, *, memory: int = DEFAULT_MEMORY, read_buffer: int = READ_BUFFER
 ) -> list[MergeVector]:
-    """The dead rows of every run, in the order in which the runs were given."""
+    """The dead rows of every run, in the order in which the runs were passed."""
     return _merged(runs, rule, memory, read_buffer, None)
 
 
@@ -86,18 +86,18 @@ def _merged(
     with Spill() as spill:
         sources = open_sources(counted, facts, spill, memory=memory, read_buffer=read_buffer)
         for window in windows(sources, facts, most_bytes=work_share(memory)):
-            alive = _live_rows(merge, window)
+            live = _live_rows(merge, window)
             if order is not None:
-                order += window.run_numbers(alive).astype(np.uint8).tobytes()
-            if len(alive) < window.num_rows:
-                gone = _others(alive, window.num_rows)
+                order += window.run_numbers(live).astype(np.uint8).tobytes()
+            if len(live) < window.num_rows:
+                gone = _others(live, window.num_rows)
                 positions = numbers(window.take(ROW_COLUMN, gone), np.int64)
                 owners = window.run_numbers(gone)
                 for number in np.unique(owners).tolist():
                     dead[number].add(positions[owners == number])
-    place = {id(run): number for number, run in enumerate(ordered)}
+    number_of = {id(run): number for number, run in enumerate(ordered)}
     vectors = [found.vector(rows) for rows, found in zip(counts, dead, strict=True)]
-    return [vectors[place[id(run)]] for run in runs]
+    return [vectors[number_of[id(run)]] for run in runs]
 
 
 def _live_rows(merge: WindowMerge, window: Window) -> Ints:

@@ -2,12 +2,12 @@
 
 Folding from the base upward, a version either wins over what has been gathered so far or loses against it:
 
-    wins     its columns replace, except those that say nothing (absent in a partial log, or default / unavailable)
-    loses    nothing, except that with a fill mode its columns replace what says nothing in the winner
+    wins     its columns replace, except those without a value (absent in a partial log, or default / unavailable)
+    loses    nothing, except that with a fill mode its columns replace those without a value in the winner
     deletes  a delete that wins ends the key; what comes after fills nothing from before it
 
 As segments: let `start` be the first winning row after the last winning delete. A column then comes from the last
-winner that says something, else from the first loser that does (it filled the gap and nobody replaced it), else it
+winner that has a value, else from the first loser that has one (it filled the gap and nothing replaced it), else it
 stays empty.
 """
 
@@ -43,8 +43,8 @@ def mix_columns(window: Window, groups: Groups, names: list[str]) -> MixedColumn
     ended = np.maximum(groups.last(winning & groups.deleted), barrier)
     start = groups.first(winning & ~groups.deleted & (at > ended[groups.group]))
     gone = start < 0
-    alive = ~groups.deleted & ~gone[groups.group] & (at >= start[groups.group])
-    won, lost = alive & winning, alive & ~winning
+    live = ~groups.deleted & ~gone[groups.group] & (at >= start[groups.group])
+    won, lost = live & winning, live & ~winning
     winner = np.where(gone, ended, groups.last(won))
 
     partial = facts.is_partial[groups.runs]
@@ -58,10 +58,10 @@ def mix_columns(window: Window, groups: Groups, names: list[str]) -> MixedColumn
             present |= has[groups.runs]
         if fills(rule, window, name):
             column = window.take(name, groups.rows)
-            says = present & ~silent(column, name, rule)
-            pick = groups.last(won & says)
+            has_value = present & ~is_missing(column, name, rule)
+            pick = groups.last(won & has_value)
             for fallback in (
-                groups.first(lost & says),
+                groups.first(lost & has_value),
                 groups.last(lost & present),
                 groups.first(won & present),
             ):
@@ -87,14 +87,14 @@ def _winning(window: Window, groups: Groups) -> tuple[Bools, Ints]:
 
 
 def fills(rule: MergeRule, window: Window, name: str) -> bool:
-    """Whether a silent value of this column is filled from the other version."""
+    """Whether a missing value of this column is filled from the other version."""
     if rule.partial_update is PartialUpdateMode.FILL_UNAVAILABLE:
         return rule.unavailable_value is not None and is_text(window.column(name).type)
     return rule.partial_update is PartialUpdateMode.IGNORE_DEFAULTS
 
 
-def silent(column: pa.Array, name: str, rule: MergeRule) -> Bools:
-    """Values that say nothing: null or the schema's default, or the marker of a value the source did not send."""
+def is_missing(column: pa.Array, name: str, rule: MergeRule) -> Bools:
+    """Values that count as missing: null or the schema's default, or the marker of a value the source did not send."""
     if rule.partial_update is PartialUpdateMode.FILL_UNAVAILABLE:
         assert rule.unavailable_value is not None
         marker = pa.scalar(rule.unavailable_value.encode(), pa.binary()).cast(column.type)
@@ -102,6 +102,6 @@ def silent(column: pa.Array, name: str, rule: MergeRule) -> Bools:
     empty = ~valid(column)
     default = rule.column_defaults.get(name)
     if default is not None:
-        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):  # nested: only null is silent
+        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):  # nested: null only
             empty |= truths(pc.equal(column, pa.scalar(default, column.type)))
     return empty

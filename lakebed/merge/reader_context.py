@@ -24,18 +24,18 @@ class ReaderContext:
     key_column: str | None = None
     """The user's column whose text is the record key, where there is just one."""
     on_read: SchemaOnRead | None = None
-    """For tables with schema-on-read: by which the columns of a file are found; `schema` is its version asked for."""
+    """For tables with schema-on-read: how the columns of a file are found; `schema` is its requested version."""
     virtual_key: KeyGenerator | None = None
     """How record keys are made where the table stores none and no column is the key as it stands.
 
-    A schema with meta columns, as writers need it, then gets the key made, the partition path by the file's place, and
-    nothing in the others.
+    A schema with meta columns, as writers need it, then gets the key made, the partition path by the file's folder, and
+    nulls in the others.
     """
 
     @property
     def schema_id(self) -> int | None:
         """The number of the schema's version, for tables that keep versions."""
-        return None if self.on_read is None else self.on_read.asked.version
+        return None if self.on_read is None else self.on_read.wanted.version
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Merge rules: which version of a key wins, as a value, and the interface for custom mergers.
 
 The rule is applied as a fold from the oldest version of a key to the newest, so that the answer is what copy-on-write
-would hold (fold.py and partial_fold.py do it for the built-in modes). A custom merger comes in through one of two
-doors: `merge_batch` gets two tables of equal length, row i of the one older than row i of the other, and answers with
+would hold (fold.py and partial_fold.py do it for the built-in modes). A custom merger takes one of two
+forms: `merge_batch` gets two tables of equal length, row i of the one older than row i of the other, and answers with
 a table of as many rows; `FunctionMerger` wraps a plain Python function of two rows, which is easy to write and slow.
 """
 
@@ -30,7 +30,7 @@ class Op(IntEnum):
 
 @runtime_checkable
 class RecordMerger(Protocol):
-    """A rule of one's own, over many keys at once."""
+    """A custom merge rule, over many keys at once."""
 
     def merge_batch(self, older: pa.Table, newer: pa.Table) -> pa.Table:
         """Row i of the answer replaces row i of both; a row that carries the table's delete mark ends the key."""
@@ -41,7 +41,7 @@ _MERGERS: dict[str, Callable[[], RecordMerger]] = {}
 
 
 def register_merger(name: str, merger: Callable[[], RecordMerger]) -> None:
-    """Make a merger known under the name that tables give (class name or strategy id)."""
+    """Register a merger under the name that tables record (class name or strategy id)."""
     _MERGERS[name] = merger
 
 
@@ -59,7 +59,7 @@ def merger_for(name: str | None) -> RecordMerger:
 
 @dataclass(frozen=True, slots=True)
 class FunctionMerger:
-    """The slow door: `merge(older, newer)` on rows as dictionaries; None deletes the key."""
+    """The slow form: `merge(older, newer)` on rows as dictionaries; None deletes the key."""
 
     merge: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None]
 
@@ -96,7 +96,7 @@ class MergeRule:
 
     @property
     def picks_whole_records(self) -> bool:
-        """One version of a key survives as it is, so that a bit per row says it all."""
+        """One version of a key survives as it is, so that one bit per row describes the result."""
         return self.mode is not MergeMode.CUSTOM and self.partial_update is None
 
 
@@ -106,7 +106,7 @@ def why_not_among_logs(runs: list[Run], rule: MergeRule) -> str | None:
     Folding from the base upward and folding the logs first agree for whole records (with an unconditional delete kept
     before what follows it), for partial rows that all bring the same columns, and for fills by commit time. Once a late
     version may fill a winner, or rows bring different columns, they do not: which version counts as late depends on
-    what lies below.
+    the older versions below.
     """
     if rule.mode is MergeMode.CUSTOM:
         merger = merger_for(rule.merger)
@@ -130,7 +130,7 @@ def why_not_partial(rule: MergeRule, brought: Collection[frozenset[str] | None],
 
     `brought` are the columns of each log of rows, None for whole rows. A column that one of two rows does not bring
     would have to come from below if the older row loses there, and from the older row if not; and in one log, "does not
-    bring" cannot be told from null. A delete by event time decides what the columns not brought are: those below where
+    bring" looks the same as null. A delete by event time decides what the columns not brought are: those below where
     it loses, null where it wins; which of the two is known only below.
     """
     if not rule.picks_whole_records:

@@ -1,11 +1,11 @@
 """The merge kernel: rows of one window in key order, and where a key repeats.
 
 The rows of a window are numbered through, source after source, oldest first. The answer is `order`, those numbers by
-(key, age), and `first`, true where a new key begins. Two ways lead there:
+(key, age), and `first`, true where a new key starts. There are two ways to compute them:
 
     one source holds most rows    sort the other rows, then look up where each of their keys falls among the big
                                   source's (`searchsorted`); the big source itself is never sorted
-    no source does                sort the whole window; numpy's stable sort finds the ascending stretches by itself
+    no source does                sort the whole window; numpy's stable sort detects ascending runs by itself
 
 Both compare key heads (keys.py). Where heads tie, equality is decided by Arrow on the whole keys, and rows whose heads
 tie without being equal are put in order by Arrow's sort: exact in every case, fast in the usual one.
@@ -29,7 +29,7 @@ _MAX_SINGLE_SEARCHES = 256  # ambiguous look-ups done one by one before the wind
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """Row numbers by (key, age), and where each key begins."""
+    """Row numbers by (key, age), and where each key starts."""
 
     order: Ints
     first: Bools
@@ -43,7 +43,7 @@ def order_rows(
 ) -> RowOrder:
     """Order the rows of a window: `sources` are the row numbers of each source as ranges, oldest source first.
 
-    `unique` says which sources repeat no key; `all_keys` gives the keys of all rows, and is asked only if needed.
+    `unique` marks the sources that repeat no key; `all_keys` returns the keys of all rows, called only if needed.
     """
     sizes = [sum(end - start for start, end in ranges) for ranges in sources]
     total = sum(sizes)
@@ -65,14 +65,14 @@ def _rows(sources: Sequence[Sequence[tuple[int, int]]]) -> Ints:
     return np.concatenate(ranges) if ranges else np.zeros(0, np.int64)
 
 
-def _sort(given: WindowHeads, rows: Ints, all_keys: Callable[[], pa.Array]) -> tuple[Ints, Bools]:
-    """Rows (given oldest first) by (key, age), and where each key begins."""
-    own = given.heads[rows]
+def _sort(window: WindowHeads, rows: Ints, all_keys: Callable[[], pa.Array]) -> tuple[Ints, Bools]:
+    """Rows (passed oldest first) by (key, age), and where each key starts."""
+    own = window.heads[rows]
     by_head = own.argsort(kind="stable")
     order, own = rows[by_head], own[by_head]
     first = np.ones(len(order), np.bool_)
     ties = np.flatnonzero(own[1:] == own[:-1])
-    if given.exact:
+    if window.exact:
         first[ties + 1] = False
     elif len(ties):
         keys = all_keys()
@@ -87,21 +87,23 @@ def _sort(given: WindowHeads, rows: Ints, all_keys: Callable[[], pa.Array]) -> t
 
 
 def _look_up(
-    given: WindowHeads, big: tuple[int, int], before: Ints, after: Ints, all_keys: Callable[[], pa.Array]
+    window: WindowHeads, big: tuple[int, int], before: Ints, after: Ints, all_keys: Callable[[], pa.Array]
 ) -> RowOrder | None:
     """Merge few rows, older and younger than the big source, into its rows; None where heads tie too often to pay."""
-    heads = given.heads
+    heads = window.heads
     start, end = big
     total = end - start + len(before) + len(after)
-    few, few_first = _sort(given, np.concatenate([before, after]), all_keys)
-    begins = np.flatnonzero(few_first)
+    few, few_first = _sort(window, np.concatenate([before, after]), all_keys)
+    key_starts = np.flatnonzero(few_first)
     many = heads[start:end]
-    wanted = heads[few[begins]]
+    wanted = heads[few[key_starts]]
     at = many.searchsorted(wanted)
     hit = many[np.minimum(at, len(many) - 1)] == wanted
     hit &= at < len(many)
     matched = (
-        hit if given.exact else _match(hit, at, few[begins], many=many, start=start, wanted=wanted, all_keys=all_keys)
+        hit
+        if window.exact
+        else _match(hit, at, few[key_starts], many=many, start=start, wanted=wanted, all_keys=all_keys)
     )
     if matched is None:
         return None
@@ -109,8 +111,8 @@ def _look_up(
     # a row goes before the big source's row of the same key if it is older than the big source, else after it
     group = np.cumsum(few_first) - 1
     older = np.isin(few, before) if len(before) else np.zeros(len(few), np.bool_)
-    place = at[group] + (matched[group] & ~older)
-    slots = place + np.arange(len(few))
+    offsets = at[group] + (matched[group] & ~older)
+    slots = offsets + np.arange(len(few))
     order = np.empty(total, np.int64)
     from_many = np.ones(total, np.bool_)
     from_many[slots] = False
@@ -118,11 +120,11 @@ def _look_up(
     order[np.flatnonzero(from_many)] = np.arange(start, end)  # three times faster than by the mask itself
     first = np.ones(total, np.bool_)
     first[slots] = few_first
-    leads = older[begins]  # the key's oldest version lies below the big source
-    first[slots[begins[matched & ~leads]]] = False
+    leads = older[key_starts]  # the key's oldest version is older than the big source
+    first[slots[key_starts[matched & ~leads]]] = False
     led = at[matched & leads]
     if len(led):
-        first[led + place.searchsorted(led, side="right")] = False
+        first[led + offsets.searchsorted(led, side="right")] = False
     return RowOrder(order, first)
 
 
@@ -136,7 +138,7 @@ def _match(
         return matched
     keys = all_keys()
     same = truths(equal_keys(keys, at[hits] + start, rows[hits]))
-    unsure = hits[~same]  # a head met another key's: search among all rows with this head
+    unsure = hits[~same]  # another key has the same head: search among all rows with this head
     if len(unsure) > max(_MAX_SINGLE_SEARCHES, len(wanted) // 16):
         return None
     matched[hits[same]] = True

@@ -2,7 +2,7 @@
 
 A base file, a native log, a block of a v1 log and an incoming batch of a write all look the same here: something that
 can be opened, that is older or younger than its siblings, and that may or may not be sorted. Sortedness is a fact of
-the file (its footer says so), never of the table, and a run that claims it is checked while it streams.
+the file (recorded in its footer), never of the table, and a run that claims it is checked while it streams.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OPERATION = "_hoodie_operation"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One source of rows; `open(rows)` starts it from the beginning and asks for batches of about that many rows."""
+    """One source of rows; `open(rows)` starts it from the beginning and requests batches of about that many rows."""
 
     age: int
     is_sorted: bool
@@ -42,7 +42,7 @@ class Run:
     is_unique: bool = False
     """Whether no key comes twice, though rows are not sorted; sorted runs never repeat a key."""
     most_rows: int | None = None
-    """No more rows than so many, where that is known before they are read."""
+    """An upper bound of the number of rows, where that is known before they are read."""
     brings: frozenset[str] | None = None
     """Of a partial run, the table's columns that its rows bring; None where rows are whole."""
 
@@ -62,5 +62,5 @@ class Run:
 
 
 def in_fold_order(runs: Sequence[Run]) -> list[Run]:
-    """Oldest first; runs of one age keep the order in which they were given."""
+    """Oldest first; runs of one age keep the order in which they were passed."""
     return sorted(runs, key=lambda run: run.age)

@@ -1,7 +1,7 @@
 """From the files of a file slice to runs: the base file and every log block in force, each in the table's schema.
 
     base file ───────────────► run 0
-    log blocks that count ───► run 1…      (datafile/log_scan says which)
+    log blocks that count ───► run 1…      (datafile/log_scan decides which)
 
 Columns are pruned at the file, old types promoted, renamed columns found by id, keys made where the table stores none.
 A condition on the key prunes inside every run; any other condition must wait for the merge, for an old version that
@@ -71,7 +71,8 @@ class SliceRuns:
     ) -> list[Run]:
         """The base file and every block that counts, oldest first, each at the table's schema.
 
-        With `encoded`, text that a file keeps behind small dictionaries comes so; for merges that choose rows. `bare`
+        With `encoded`, text that a file stores with small dictionaries comes dictionary-encoded; for merges that choose
+        rows. `bare`
         runs have just the columns that are wanted, and cannot be merged. `footers` are those known, and get the others;
         finding out how large a row is takes a look at all of a footer, which is not done unless `sized`.
         """
@@ -147,7 +148,7 @@ class SliceRuns:
         return scan
 
     def may_repeat_keys(self, base: BaseFile, footers: Footers) -> bool:
-        """Whether a base file does not say that every key is there once; whoever reads it next has its footer then."""
+        """Whether a base file is not marked as free of repeated keys; its footer is then kept for the next reader."""
         with open_base_file(self.storage, base, footers=footers) as source:
             return not source.has_unique_keys
 
@@ -286,9 +287,9 @@ class SliceRuns:
         return first
 
     def prunes_row_groups(self, file_slice: FileSlice) -> bool:
-        """Whether any condition may rule out row groups: only where no log can change what their rows say.
+        """Whether any condition may rule out row groups: only where no log can change their rows.
 
-        Files know nothing of columns that are made while reading.
+        Files have no statistics of columns that are made while reading.
         """
         if self.predicate is None or (self.reader_context.virtual_key is not None and is_made(self.predicate.columns)):
             return False
@@ -318,8 +319,8 @@ class SliceRuns:
     def _rule_columns(self, *, ties_by_commit: bool) -> list[str]:
         """What the merge must see besides the requested columns.
 
-        Equal ordering values are decided by commit time only where a log began before the base file did, which takes
-        writers that do not block each other.
+        Equal ordering values are decided by commit time only where a log has an earlier requested time than the
+        base file, which takes non-blocking concurrent writers (NBCC).
         """
         rule = self.reader_context.rule
         names = [rule.key, *rule.ordering, IS_DELETED, OPERATION, rule.delete_field]
@@ -328,18 +329,18 @@ class SliceRuns:
         return [name for name in names if name is not None and name in self.reader_context.schema.names]
 
     def _encodable(self, columns: pa.Schema, names: Renames) -> list[str]:
-        """Text columns that nobody looks into before the merge is done, as the file calls them."""
+        """Text columns that no condition or merge rule reads before the merge is done, by their names in the file."""
         looked_into = set(self._rule_columns(ties_by_commit=False))
         texts = [item.name for item in columns if pa.types.is_string(item.type) and item.name not in looked_into]
         return _in_file(texts, names)
 
     def renames(self, file: BaseFile | LogRun, footers: Footers | None = None) -> Renames:
-        """What the table's columns are called in a file, where that differs; only schema-on-read lets it differ."""
+        """The names of the table's columns in a file, where they differ; only schema-on-read lets them differ."""
         on_read = self.reader_context.on_read
         return {} if on_read is None else on_read.renames(file.requested_time, self._stated_version(file, footers))
 
     def _stated_version(self, file: BaseFile | LogRun, footers: Footers | None) -> str | None:
-        """The version of the schema that a file's footer names; Avro blocks have no place for it."""
+        """The version of the schema that a file's footer names; Avro blocks have no field for it."""
         if isinstance(file, BaseFile):
             with open_base_file(self.storage, file, footers=footers) as base:
                 return base.footer.get(SCHEMA_ID)
@@ -350,14 +351,14 @@ class SliceRuns:
 
 
 def _stated_schema(block: LogBlock) -> pa.Schema:
-    """The columns of a block of Avro records, which its header says."""
+    """The columns of a block of Avro records, as recorded in its header."""
     if block.schema_json is None:
         raise CorruptTable("a data block has no schema", file=block.file, offset=block.offset)
     return avro_to_arrow(block.schema_json, file=block.file)
 
 
 def _in_file(columns: Sequence[str], names: Renames) -> list[str]:
-    """Columns as the file calls them, without those that it does not have."""
+    """Columns by their names in the file, without those that it does not have."""
     return [name for name in (names.get(column, column) for column in columns) if name is not None]
 
 

@@ -3,8 +3,8 @@
     runs, oldest first -> sources (a window buffered in front of each) -> windows cut at the watermark
                        -> row order -> fold of repeated keys -> batches
 
-Runs that are not sorted are sorted first, neighbours together. Half of the memory is shared among k sources for what
-they buffer, the rest is for the window at work and its output. When that leaves too little for each, neighbouring logs
+Runs that are not sorted are sorted first, neighbours together. Half of the memory is shared among the buffers of the k
+sources, the rest is for the window being merged and its output. When that leaves too little for each, neighbouring logs
 are merged into one in a pass of their own; nothing is folded there, so the answer is the same.
 """
 
@@ -39,10 +39,10 @@ def sorted_merge(
 ) -> Iterator[pa.RecordBatch]:
     """Merge the runs of a file group by key.
 
-    The output has the columns of `schema`, sorted by key. With `keep_deletes` (log compaction) tombstones stay, marked
-    in `_lakebed_op`, with their ordering columns; a key then comes twice only as an unconditional delete and the row
-    or tombstone that followed it. A base file alone passes through as it is. With `encoded`, text that came behind
-    dictionaries goes out so, in some batches and not in others: for writers, which need not hash it again.
+    The output has the columns of `schema`, sorted by key. With `keep_deletes` (log compaction) tombstones are kept,
+    marked in `_lakebed_op`, with their ordering columns; a key then comes twice only as an unconditional delete and the
+    row or tombstone that followed it. A base file alone passes through as it is. With `encoded`, text that was read
+    dictionary-encoded is output so, in some batches and not in others: for writers, which need not hash it again.
     """
     ordered = in_fold_order(runs)
     if keep_deletes and not any(run.is_base for run in ordered):
@@ -83,9 +83,9 @@ def _output_schema(facts: RunFacts, sources: Sequence[Source], keep_deletes: boo
 def open_sources(
     ordered: Sequence[Run], facts: RunFacts, spill: Spill, *, memory: int, read_buffer: int, encoded: bool = False
 ) -> list[Source]:
-    """A source per sorted run or sorted piece, oldest first, few enough for the memory given.
+    """A source per sorted run or sorted piece, oldest first, few enough for the memory limit.
 
-    With `encoded`, text that repeats is put behind dictionaries where rows are sorted anyway.
+    With `encoded`, text that repeats is dictionary-encoded where rows are sorted anyway.
     """
     if memory <= 0 or read_buffer <= 0:
         raise InvalidRequest("memory and read_buffer must be positive numbers of bytes")
@@ -132,7 +132,7 @@ def open_sources(
 
 
 def work_share(memory: int) -> int:
-    """Bytes for a window at work; its columns are joined, and must not outgrow what Arrow can count."""
+    """Bytes for the window being merged; its columns are joined, and must not outgrow Arrow's 32-bit offsets."""
     return min(MergeMemory(memory).window, LARGEST_COLUMN)
 
 
@@ -181,7 +181,7 @@ class _Plan:
 
 
 def _one_level(plans: list[_Plan], facts: RunFacts, spill: Spill, fan_in: int, memory: int) -> list[_Plan]:
-    """Merge neighbours among the logs, oldest first, until few enough are left or each went through one merge."""
+    """Merge neighbouring logs, oldest first, until few enough are left or each went through one merge."""
     first = int(plans[0].is_base(facts))
     done, waiting = plans[:first], plans[first:]
     while waiting and len(done) + len(waiting) > fan_in:

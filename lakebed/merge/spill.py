@@ -32,7 +32,7 @@ _LARGEST_DICTIONARY = 512 << 10
 
 
 class Spill:
-    """A temporary folder that is made when first needed and goes with the merge."""
+    """A temporary folder that is made when first needed and removed with the merge."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
@@ -46,7 +46,7 @@ class Spill:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Callable[[int], Iterator[pa.RecordBatch]]:
-        """Put batches of one schema away; the answer opens them again, in slices of the size asked for."""
+        """Write batches of one schema; the returned function reads them back in slices of the requested size."""
         try:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="lakebed-merge-"))
@@ -74,13 +74,13 @@ def _read(path: Path, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    """A batch in stretches of at most so many rows."""
+    """A batch in slices of at most so many rows."""
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
 
 
 def small_batches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch as it goes to disk: whoever reads a row of a stored batch holds all of it, and many are read at once."""
+    """A batch cut for disk: reading one row of a stored batch holds all of it in memory, and many are read at once."""
     return sliced(batch, max(16, STORED_BATCH * batch.num_rows // max(batch.nbytes, 1)))
 
 
@@ -109,7 +109,7 @@ def sort_runs(
     """Neighbouring unsorted runs as sorted pieces, oldest rows first; past `keep_bytes` they go to disk.
 
     A piece ends at `buffer_bytes`, or where one of its columns would grow too large to be joined. With `encoded`, text
-    that repeats comes out behind dictionaries.
+    that repeats comes out dictionary-encoded.
     """
     held: list[pa.RecordBatch] = []
     columns = ColumnBytes()
@@ -170,7 +170,7 @@ def numbered_rows(
 
 
 def sorted_rows(batches: list[pa.RecordBatch], facts: RunFacts, encoded: bool) -> tuple[pa.RecordBatch, bool]:
-    """Batches of several runs as one by (key, age, place in the run), and whether no key repeats.
+    """Batches of several runs as one by (key, age, position in the run), and whether no key repeats.
 
     One column at a time is there twice. Columns that are the same memory are moved once.
     """
@@ -197,8 +197,8 @@ def sorted_rows(batches: list[pa.RecordBatch], facts: RunFacts, encoded: bool) -
 
 def _parts(batches: list[pa.RecordBatch], name: str) -> list[pa.Array]:
     """One column of every batch, all of one type; null where a batch does not have it."""
-    places = [batch.schema.get_field_index(name) for batch in batches]
-    found = [None if at < 0 else batch.column(at) for batch, at in zip(batches, places, strict=True)]
+    positions = [batch.schema.get_field_index(name) for batch in batches]
+    found = [None if at < 0 else batch.column(at) for batch, at in zip(batches, positions, strict=True)]
     kinds = {part.type for part in found if part is not None and not pa.types.is_null(part.type)}
     if len(kinds) > 1:
         found = [part if part is None else values(part) for part in found]
@@ -222,8 +222,8 @@ def repeating_text(column: pa.Array) -> pa.Array:
     """Text that repeats as numbers of a dictionary, which cost a third to move and nothing to encode; others as is."""
     if not is_text(column.type) or len(column) < _SAMPLE_ROWS or column.null_count == len(column):
         return column
-    places = index_array(np.linspace(0, len(column) - 1, _SAMPLE_ROWS, dtype=np.int64))
-    if pc.count_distinct(take(column, places)).as_py() > _SAMPLE_ROWS // 3:
+    positions = index_array(np.linspace(0, len(column) - 1, _SAMPLE_ROWS, dtype=np.int64))
+    if pc.count_distinct(take(column, positions)).as_py() > _SAMPLE_ROWS // 3:
         return column
     coded = column.dictionary_encode()
     words = coded.dictionary

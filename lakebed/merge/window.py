@@ -1,7 +1,7 @@
 """A window: row ranges of all sources up to one key, so that every key in it is complete.
 
 The rows of a window are numbered through, source after source, oldest first; `RowOrder`, the folds and the output all
-speak in those numbers. `RunFacts` is what is known of each run as a whole; rows of several runs that were sorted
+use those numbers. `RunFacts` is what is known of each run as a whole; rows of several runs that were sorted
 together carry their run's number in a column.
 """
 
@@ -26,7 +26,7 @@ _MIXED_SHARE = 64
 
 
 class RunFacts:
-    """What the merge knows of each run, by its number (0 = oldest)."""
+    """What the merge needs to know of each run, by its number (0 = oldest)."""
 
     def __init__(self, runs: Sequence[Run], rule: MergeRule, schema: pa.Schema) -> None:
         self.runs = list(runs)
@@ -45,9 +45,9 @@ class RunFacts:
         self._types = {field.name: field.type for field in schema}
 
     def conform(self, batch: pa.RecordBatch, number: int | None, *, encoded: bool = False) -> pa.RecordBatch:
-        """Only the columns the merge needs, in the types it hands out.
+        """Only the columns the merge needs, in the types of its output.
 
-        With `encoded`, text that came behind a dictionary stays so, but for columns that the merge looks into.
+        With `encoded`, dictionary-encoded text stays encoded, except in columns that the merge compares.
         """
         names = [name for name in batch.schema.names if name in self.wanted]
         name_of = self.runs[number].name if number is not None else "merged runs"
@@ -80,7 +80,7 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """A stretch of one source; `number` is None where rows of several runs are mixed."""
+    """A row range of one source; `number` is None where rows of several runs are mixed."""
 
     batch: pa.RecordBatch
     keys: Keys
@@ -92,7 +92,7 @@ class Window:
     """Pieces by source, oldest source first.
 
     Rows are numbered through data pieces first and pieces of tombstones last, each oldest first, so that output columns
-    can leave the tombstones aside. Small neighbouring pieces are joined before any column is touched: a window of many
+    can leave the tombstones out. Small neighbouring pieces are joined before any column is touched: a window of many
     logs then costs as few calls as a window of one.
     """
 
@@ -162,7 +162,7 @@ class Window:
     def _will_be_gathered(self) -> bool:
         """Whether rows of several sources are so mixed that all of them will be copied: then one copy serves all.
 
-        Sources that share few rows with the largest one leave long stretches of it, which go out as they are.
+        Sources that share few rows with the largest one leave long row ranges of it, which are output as they are.
         """
         data = self.row_ranges[: self.data_row_ranges]
         if len(data) < 2 or not all(row_range.batch.schema.equals(data[0].batch.schema) for row_range in data[1:]):
@@ -188,7 +188,7 @@ class Window:
         return concat_batches(found) if found else None
 
     def release(self) -> None:
-        """Forget the rows: they have been copied, and whoever made the window still holds it."""
+        """Forget the rows: they have been copied, and the creator of the window still holds a reference to it."""
         for row_ranges in self.sources:
             row_ranges.clear()
         self.row_ranges, self._parts, self._columns = [], [], {}
@@ -298,7 +298,7 @@ def _deleted(row_range: RowRange, facts: RunFacts) -> Bools | None:
 
 
 def marked(batch: pa.RecordBatch | pa.Table, rule: MergeRule) -> Bools:
-    """Data rows that say they are deletes."""
+    """Data rows that are marked as deletes."""
     flags = np.zeros(batch.num_rows, np.bool_)
     names = batch.schema.names
     if IS_DELETED in names and pa.types.is_boolean(batch.schema.field(IS_DELETED).type):

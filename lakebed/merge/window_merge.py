@@ -92,8 +92,8 @@ class WindowMerge:
             verdict = whole_records(window, groups)
 
         keep[groups.slots] = False
-        stands = verdict.winner if self._keep_deletes else verdict.winner[~verdict.gone]
-        keep[groups.slots[stands]] = True
+        winners = verdict.winner if self._keep_deletes else verdict.winner[~verdict.gone]
+        keep[groups.slots[winners]] = True
         if self._keep_deletes:
             keep[groups.slots[verdict.barrier[verdict.barrier >= 0]]] = True
         rows = order[np.flatnonzero(keep)]
@@ -104,15 +104,15 @@ class WindowMerge:
         )
         if not picks and extra is None:
             return Chosen(rows, ops)
-        alive = np.flatnonzero(~verdict.gone)
-        places = (np.cumsum(keep) - 1)[groups.slots[verdict.winner[alive]]]
+        live = np.flatnonzero(~verdict.gone)
+        positions = (np.cumsum(keep) - 1)[groups.slots[verdict.winner[live]]]
         if extra is not None:
             rows = rows.copy()
-            rows[places] = window.num_rows + alive
-        return Chosen(rows, ops, {name: (places, pick[alive]) for name, pick in picks.items()}, extra)
+            rows[positions] = window.num_rows + live
+        return Chosen(rows, ops, {name: (positions, pick[live]) for name, pick in picks.items()}, extra)
 
     def _ops(self, window: Window, rows: Ints, deleted: Bools | None) -> npt.NDArray[np.int8]:
-        """The kind of every row, from what the row itself says."""
+        """The kind of every row, from the row itself."""
         if deleted is None:
             return np.zeros(len(rows), np.int8)
         gone = deleted[rows]

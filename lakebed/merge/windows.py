@@ -5,8 +5,8 @@
     log 2  |....e......m|...............        so every key up to it is complete and can be merged
                          watermark
 
-Then the source whose last key it was reads on, and with it all that have little left: sources that ran dry one after
-the other would each end a window of their own. The loser tree keeps the sources by last buffered key, so the next
+Then the source whose last key it was reads on, and with it all that have little left: sources that are exhausted one
+after the other would each end a window of their own. The loser tree keeps the sources by last buffered key, so the next
 watermark costs ceil(log2 k) comparisons where one source read; memory is what is buffered, whatever the files' length.
 """
 
@@ -53,12 +53,12 @@ class Source:
         encoded: bool = False,
     ) -> None:
         self.unique = unique  # no key repeats within this source
-        self._trusted = trusted  # the file says it is sorted: check that it is
+        self._trusted = trusted  # the file is marked as sorted: check that it is
         self._facts = facts
         self._number = number
         self._name = name
         self._window_bytes = window_bytes
-        self._encoded = encoded  # text behind dictionaries may stay so
+        self._encoded = encoded  # dictionary-encoded text may stay encoded
         self._batches = self._start(open_rows, max(1, window_bytes // max(row_bytes, 1)))
         self._buffer: list[RowRange] = []
         self._last: bytes | None = None
@@ -203,7 +203,7 @@ def _split(cuts: list[list[RowRange]], most_bytes: int) -> Iterator[list[list[Ro
 
 
 def _lone_ranges(sources: Sequence[Source], facts: RunFacts, bound: bytes | None) -> Iterator[Window]:
-    """Long stretches in which only one source has rows come out as windows of one source, which nobody compares."""
+    """Long key ranges in which only one source has rows become windows of one source, which need no comparison."""
     while True:
         heads = [(key, number) for number, source in enumerate(sources) if (key := source.next_key) is not None]
         if not heads:

@@ -1,7 +1,7 @@
 """Plans and reports of timeline actions, as values.
 
 Field names are the Python spelling of the Avro records in the format; `format/timeline/files.py` turns bytes into
-these and back. `CommitMetadata` is the only thing that moves what a reader sees.
+these and back. `CommitMetadata` alone changes what a reader sees.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ Hudi joins the texts of values and escapes nothing, so that different values may
 
 Rows of one key and path are one row, so a write would lose some of them. Refused are the rare forms: `,b:` in a value,
 the marks as texts, "" in a partition column that may be null. A control character in a path is refused with them: no
-object store takes it. A writer may allow all of it, as Hudi does. Readers never ask. The bytes of a column are searched
-at once, and rows looked at only where something is found, so that usual values cost next to nothing.
+object store takes it. A writer may allow all of it, as Hudi does. Readers never check. The bytes of a column are
+searched at once, and rows looked at only where something is found, so that usual values cost next to nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def refuse_ambiguous_keys(generator: KeyGenerator, rows: pa.RecordBatch) -> None
     if generator.allows_ambiguous or generator.function is not None:
         return
     fields = generator.key_fields
-    for place, name in enumerate(fields):
+    for number, name in enumerate(fields):
         column = column_of(rows, name)
         if generator.logical_timestamps:
             _refuse_cut_times(column, f"the key column {name!r}")
@@ -55,7 +55,7 @@ def refuse_ambiguous_keys(generator: KeyGenerator, rows: pa.RecordBatch) -> None
         for mark, meaning in _MARKS.items():
             if text.has(mark):
                 raise _refused(f"the key column {name!r} holds {mark!r}, which keys have for {meaning}")
-        for following in _around(fields, place) if b"," in text.raw else ():
+        for following in _around(fields, number) if b"," in text.raw else ():
             value = text.first_with(f",{following}:")
             if value is not None:
                 raise _refused(
@@ -65,12 +65,12 @@ def refuse_ambiguous_keys(generator: KeyGenerator, rows: pa.RecordBatch) -> None
 
 
 def refuse_ambiguous_paths(generator: KeyGenerator, rows: pa.RecordBatch, declared: pa.Schema) -> None:
-    """The same for partition paths. `declared` says which partition columns may be null."""
+    """The same for partition paths. `declared` is the schema that states which partition columns may be null."""
     folders = generator.partition
     if generator.allows_ambiguous:
         return
     kinds = folders.types or (None,) * len(folders.fields)
-    for place, (name, kind) in enumerate(zip(folders.fields, kinds, strict=True)):
+    for number, (name, kind) in enumerate(zip(folders.fields, kinds, strict=True)):
         if kind == "TIMESTAMP":
             continue
         column = column_of(rows, name)
@@ -78,24 +78,24 @@ def refuse_ambiguous_paths(generator: KeyGenerator, rows: pa.RecordBatch, declar
             _refuse_cut_times(column, f"the partition column {name!r}")
         text, nullable = _Texts.of(column), _may_be_null(declared, name)
         if text is not None:
-            _refuse_text(folders, place, text, nullable=nullable)
+            _refuse_text(folders, number, text, nullable=nullable)
         elif nullable and _is_binary(column.type) and pc.any(pc.equal(pc.binary_length(column), 0)).as_py():
             raise _refused(
                 f"the partition column {name!r} holds empty bytes, whose folder is that for null", "Write null instead,"
             )
 
 
-def _around(fields: tuple[str, ...], place: int) -> tuple[str, ...]:
+def _around(fields: tuple[str, ...], number: int) -> tuple[str, ...]:
     """The columns whose beginning a value must not look like: its own, and that of the next one.
 
-    A text of values without these is read in one way only: the first place where a reading differs would have to lie in
-    such a value, or every later column would have to begin one value later than it does, and there are not enough.
+    A text of values without these is read in one way only: the first position where a reading differs would have to be
+    in such a value, or every later column would have to start one value later than it does, and there are not enough.
     """
-    return fields[max(place, 1) : place + 2]
+    return fields[max(number, 1) : number + 2]
 
 
-def _refuse_text(folders: PartitionFields, place: int, text: _Texts, *, nullable: bool) -> None:
-    where = f"the partition column {folders.fields[place]!r}"
+def _refuse_text(folders: PartitionFields, number: int, text: _Texts, *, nullable: bool) -> None:
+    where = f"the partition column {folders.fields[number]!r}"
     if text.has(DEFAULT_PARTITION):
         raise _refused(f"{where} holds {DEFAULT_PARTITION!r}, the name of the folder for null", "Write null instead,")
     if nullable and text.has(""):
@@ -108,7 +108,7 @@ def _refuse_text(folders: PartitionFields, place: int, text: _Texts, *, nullable
             f"{where} holds {_shown(control)}, with a control character, which object stores take in no path",
             "Make the table with hoodie.datasource.write.partitionpath.urlencode=true, clean the column,",
         )
-    for cut in _cuts(folders, place):
+    for cut in _cuts(folders, number):
         value = text.first_with(cut)
         if value is not None:
             raise _refused(
@@ -117,11 +117,11 @@ def _refuse_text(folders: PartitionFields, place: int, text: _Texts, *, nullable
             )
 
 
-def _cuts(folders: PartitionFields, place: int) -> tuple[str, ...]:
+def _cuts(folders: PartitionFields, number: int) -> tuple[str, ...]:
     """What in a value looks like the end of it."""
     if len(folders.fields) == 1:
         return ("/",) if folders.slash_dates else ()
-    return tuple(f"/{name}=" for name in _around(folders.fields, place)) if folders.hive_style else ("/",)
+    return tuple(f"/{name}=" for name in _around(folders.fields, number)) if folders.hive_style else ("/",)
 
 
 def _is_binary(kind: pa.DataType) -> bool:

@@ -21,7 +21,7 @@ def type_names(columns: Sequence[str]) -> dict[str, str]:
     """What the types of columns next to each other are called, each name once.
 
     A column whose name is an Avro word keeps it. Others have theirs made into one, with a number where that is taken:
-    two types of one name would be a schema that nobody parses.
+    two types of one name would be a schema that no parser accepts.
     """
     found = {name: name for name in columns if avro_name(name) == name}
     taken = set(found)

@@ -47,7 +47,7 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
 
 
 class AvroTypes:
-    """Named types are defined once and then referred to by name, so reading a schema needs a memory."""
+    """Named types are defined once and then referred to by name, so reading a schema keeps a table of them."""
 
     def __init__(self, file: str | None) -> None:
         self._file = file
@@ -238,7 +238,7 @@ def _avro_type(data_type: pa.DataType, name: str, word: str, space: str) -> Any:
         return {"type": "long", "logicalType": f"{'timestamp' if data_type.tz else 'local-timestamp'}-{unit}"}
     plain = _plain_avro(data_type)
     if plain is None:
-        raise InvalidRequest(f"column {name!r}: the type {data_type} has no place in a Hudi table")
+        raise InvalidRequest(f"column {name!r}: the type {data_type} cannot be stored in a Hudi table")
     return plain
 
 

@@ -1,11 +1,11 @@
 """Concatenation of Arrow columns without overflow of their 32-bit offsets.
 
-    gather      `ColumnBytes` tells when a column of gathered batches would be too large: put them away before
+    gather      `ColumnBytes` reports when a column of gathered batches would be too large: flush them before
     join        `concat` takes 64-bit offsets where the parts of one column are too large for 31
-    decode      `values` and `plain_parts` know that few numbers of a dictionary may stand for much text
-    hand out    `narrowed` cuts rows that went through 64-bit offsets into batches of the types they shall have
+    decode      `values` and `plain_parts` allow for few numbers of a dictionary that stand for much text
+    output      `narrowed` cuts rows that went through 64-bit offsets into batches of the types they shall have
 
-Every place that makes one column out of several goes through here, whatever amount of memory it was given.
+All code that makes one column out of several uses this module, whatever its memory limit.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def wide_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def is_wider(given: pa.DataType, wanted: pa.DataType) -> bool:
+def is_wider(actual: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether a type is another one with 64-bit offsets."""
-    return bool(given != wanted and given == wide_type(wanted))
+    return bool(actual != wanted and actual == wide_type(wanted))
 
 
 def is_large(column: pa.Array) -> bool:
@@ -126,9 +126,9 @@ def concat_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def concat_mixed(batches: Sequence[pa.RecordBatch]) -> tuple[pa.RecordBatch, pa.Schema]:
-    """Batches with the same columns, text behind dictionaries in some of them: as one, and the types of its values.
+    """Batches with the same columns, text dictionary-encoded in some of them: as one, and the types of its values.
 
-    A column stays behind a dictionary where it is so in all of them.
+    A column stays dictionary-encoded where it is so in all of them.
     """
     columns = []
     for at in range(batches[0].num_columns):
@@ -146,7 +146,7 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
 
 
 def values(column: pa.Array) -> pa.Array:
-    """What stands behind the numbers of a dictionary, with 64-bit offsets where it needs them; others as they are."""
+    """The values of a dictionary-encoded column, with 64-bit offsets where it needs them; others as they are."""
     return concat(list(value_chunks(column))) if pa.types.is_dictionary(column.type) else column
 
 
@@ -186,8 +186,8 @@ def narrowed(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatc
     """
     wide = [
         at
-        for at, (given, wanted) in enumerate(zip(batch.schema, schema, strict=True))
-        if is_wider(given.type, wanted.type)
+        for at, (actual, wanted) in enumerate(zip(batch.schema, schema, strict=True))
+        if is_wider(actual.type, wanted.type)
     ]
     if not wide:
         yield batch
@@ -203,7 +203,7 @@ def narrowed(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatc
 
 
 def plain_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch whose columns all hold their values themselves; several, where text behind a dictionary is too large."""
+    """A batch whose columns all hold their values themselves; several, where dictionary-encoded text is too large."""
     coded = [at for at, kind in enumerate(batch.schema.types) if pa.types.is_dictionary(kind)]
     for part in decodable(batch) if coded else (batch,):
         for at in coded:

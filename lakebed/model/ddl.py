@@ -44,7 +44,7 @@ _MOST_DIGITS = 38
 
 
 def ddl_schema(text: str) -> pa.Schema:
-    """The Arrow schema of a column list; `InvalidRequest` says where it cannot be read."""
+    """The Arrow schema of a column list; `InvalidRequest` names the position where it cannot be read."""
     try:
         _check_commas(text)
         trees = sqlglot.parse(_BEFORE + text + _AFTER, dialect="spark")

@@ -16,7 +16,7 @@ from lakebed.paths import file_name
 
 
 class LogKind(StrEnum):
-    """What a log file's *name* says it holds (the middle extension of a native log)."""
+    """What a log file holds by its *name* (the middle extension of a native log)."""
 
     LOG = "log"
     DELETES = "deletes"
@@ -72,7 +72,7 @@ class LogFile:
 
     @property
     def order(self) -> tuple[str, int, str, str]:
-        """Where the file stands in its slice: by requested time, version, token and kind (data before its deletes)."""
+        """Sort key of the file in its slice: by requested time, version, token and kind (data before its deletes)."""
         return (comparable(self.requested_time), self.version, self.write_token, _KIND_ORDER[self.kind])
 
 

@@ -16,7 +16,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken promise. `invariant` is its short, fixed name."""
+    """One violated invariant; `invariant` is its short, fixed name."""
 
     invariant: str
     severity: Severity

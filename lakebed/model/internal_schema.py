@@ -3,15 +3,15 @@
 Hudi stores every version of such a schema as JSON, in the commit's `latest_schema` and, all versions together, in
 `.hoodie/.schema/*.schemacommit`:
 
-    {"schemas": [{"max_column_id": 11, "version_id": <begin>, "type": "record",
+    {"schemas": [{"max_column_id": 11, "version_id": <requested time>, "type": "record",
                   "fields": [{"id": 7, "name": "v", "optional": true, "type": "long"}, ...]}, ...]}
 
     nested types   {"type": "record", "fields": [...]}
                    {"type": "array", "element_id": 9, "element": T, "element_optional": true}
                    {"type": "map", "key_id": 10, "key": T, "value_id": 11, "value": T, "value_optional": true}
 
-A file says which version it was written with: by the footer key `lakebed.schema.id` where it is Parquet of ours, else
-by the report of its commit, which Hudi looks at first as well. A file that nobody says this of was written with the
+The version that a file was written with is recorded in the footer key `lakebed.schema.id` where lakebed wrote it as
+Parquet, else in the report of its commit, which Hudi reads first as well. A file without either was written with the
 newest version that is not younger than its requested time. Its columns are matched with the reader's by id, which
 `renames` turns into what `schema_evolution.resolve` wants: the old name of each field, or none.
 """
@@ -50,7 +50,7 @@ _FIXED = re.compile(r"fixed\[(\d{1,9})\]")
 _DECIMAL = re.compile(r"decimal(?:_fixed|_bytes)?\((\d{1,3}),\s*(\d{1,3})\)(?:\[\d+\])?")
 _MAX_DEPTH = 64
 SCHEMA_ID = "lakebed.schema.id"
-"""The footer key under which a Parquet file, or a Parquet block of a log, says its version."""
+"""The footer key under which a Parquet file, or a Parquet block of a log, records its version."""
 LATEST_SCHEMA = "latest_schema"
 """Where a commit's report keeps the version that its files were written with, all of it, as JSON."""
 
@@ -78,7 +78,7 @@ class InternalSchema:
     max_column_id: int
     fields: tuple[IdField, ...]
     json: str = field(default="", compare=False, repr=False)
-    """The text it was read from, to be said again by the reports of writes."""
+    """The text it was read from, to be repeated in the reports of writes."""
 
     @property
     def arrow(self) -> pa.Schema:
@@ -101,7 +101,7 @@ class SchemaHistory:
         return self.versions[-1]
 
     def at(self, requested_time: str) -> InternalSchema | None:
-        """The schema under which a file of that requested time was written; None before the history begins."""
+        """The schema under which a file of that requested time was written; None before the history starts."""
         if not requested_time.isdigit():
             return None
         version = int(requested_time)
@@ -114,15 +114,15 @@ class SchemaHistory:
 
 @dataclass(frozen=True, slots=True)
 class SchemaOnRead:
-    """The versions of a table's schema, with the one that a reader asks by, or a writer writes with."""
+    """The versions of a table's schema, with the one that a reader reads with, or a writer writes with."""
 
     history: SchemaHistory
-    asked: InternalSchema
+    wanted: InternalSchema
     reported: Mapping[str, int] = field(default_factory=dict)
-    """The version that a commit reports, by requested time, where it is not the one that this time would say."""
+    """The version that a commit reports, by requested time, where it is not the one that this time implies."""
 
     def of_file(self, requested_time: str, stated: str | None = None) -> InternalSchema | None:
-        """The version of a file: what it states itself counts before its commit's word, and that before its name."""
+        """The version of a file: its own footer counts before its commit's report, and that before its name."""
         if stated is not None and stated.isascii() and stated.isdigit():
             found = self.history.numbered(int(stated))
             if found is not None:
@@ -131,9 +131,9 @@ class SchemaOnRead:
         return (self.history.numbered(reported) if reported is not None else None) or self.history.at(requested_time)
 
     def renames(self, requested_time: str, stated: str | None = None) -> dict[str, str | None]:
-        """What the reader's columns are called in a file."""
+        """The names of the reader's columns in a file."""
         stored = self.of_file(requested_time, stated)
-        return {} if stored is None or stored.version == self.asked.version else renames(stored, self.asked)
+        return {} if stored is None or stored.version == self.wanted.version else renames(stored, self.wanted)
 
 
 def renames(file_schema: InternalSchema, reader: InternalSchema) -> dict[str, str | None]:

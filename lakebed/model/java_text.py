@@ -74,7 +74,7 @@ def _laid_out(digits: str, point: int) -> str:
 
 
 def _digits(exponent: int, fraction: int, significant: int) -> tuple[str, int]:
-    """The decimal digits of fraction * 2^(exponent - 52), and where the point stands."""
+    """The decimal digits of fraction * 2^(exponent - 52), and the position of the point."""
     zeros = (fraction & -fraction).bit_length() - 1
     width = _SHIFT + 1 - zeros
     tiny = max(0, width - exponent - 1)
@@ -84,7 +84,7 @@ def _digits(exponent: int, fraction: int, significant: int) -> tuple[str, int]:
 
 
 def _whole_digits(exponent: int, fraction: int, significant: int) -> tuple[str, int]:
-    """Of a whole number that fits 63 bits: its own digits, rounded where the binary value has none to give."""
+    """Of a whole number that fits 63 bits: its own digits, rounded where the binary value has no more."""
     number = fraction << exponent - _SHIFT if exponent >= _SHIFT else fraction >> _SHIFT - exponent
     spare = exponent - significant - 1
     dropped = int(spare * 0.30103) if exponent > significant and spare > 1 else 0

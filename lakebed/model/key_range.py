@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The keys from `low` to `high` (None = open), or, when `points` is given, only those keys, sorted."""
+    """The keys from `low` to `high` (None = open), or, when `points` is set, only those keys, sorted."""
 
     low: str | None = None
     high: str | None = None
@@ -94,7 +94,7 @@ class KeyRange:
         return pc.fill_null(inside, False)
 
     def cut(self, keys: pa.Array) -> tuple[int, int]:
-        """Where the range begins and ends within an ascending array without nulls, by binary search."""
+        """Where the range starts and ends within an ascending array without nulls, by binary search."""
         start, end = 0, len(keys)
         if self.is_empty:
             return 0, 0
@@ -125,7 +125,7 @@ def prefix_range(prefix: str) -> KeyRange:
 def java_bound(key: str | None) -> str | None:
     """A smallest or largest key by Java's UTF-16 order, where it is also a bound in UTF-8 order; else None.
 
-    The orders differ only between U+E000..U+FFFF and what lies beyond. A bound all of whose characters lie below
+    The orders differ only between U+E000..U+FFFF and the characters above. A bound all of whose characters are below
     U+D800 splits all strings alike in both: the first character that differs from it decides, and a surrogate is
     above it just as the code point it stands for.
     """

@@ -24,5 +24,5 @@ def cast_column(column: Any, kind: pa.DataType, *, safe: bool = True) -> Any:
 
 def has_null_child(kind: pa.DataType) -> bool:
     """Whether something in the type can hold nothing but nulls."""
-    children = [kind.field(place).type for place in range(kind.num_fields)]
+    children = [kind.field(number).type for number in range(kind.num_fields)]
     return any(pa.types.is_null(child) or has_null_child(child) for child in children)

@@ -31,7 +31,7 @@ _BAD_PATH = re.compile(r"(^|/)\.{0,2}(/|$)|^\.hoodie|[\\\x00]")
 
 @dataclass(frozen=True, slots=True)
 class PartitionFields:
-    """What a table says of its folders. `times` formats those fields whose type is TIMESTAMP."""
+    """A table's configuration of its folders. `times` formats those fields whose type is TIMESTAMP."""
 
     fields: tuple[str, ...] = ()
     types: tuple[str | None, ...] = ()
@@ -95,5 +95,5 @@ def check_paths(paths: Any) -> None:
 
 
 def flag(properties: Mapping[str, str], key: str) -> bool:
-    """Whether a property says `true`."""
+    """Whether a property is `true`."""
     return str(properties.get(key, "")).strip().lower() == "true"

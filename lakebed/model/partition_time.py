@@ -27,7 +27,7 @@ from lakebed.model.java_time import UTC, DatePattern, zone_name, zone_of
 _PREFIX = "hoodie.keygen.timebased."
 _OLD_PREFIX = "hoodie.deltastreamer.keygen.timebased."
 TIME_PREFIXES = (_PREFIX, _OLD_PREFIX)
-"""What the properties begin with that say how times become folders."""
+"""The prefix of the properties that define how times become folders."""
 _UNIT_OF_KIND = {"EPOCHMILLISECONDS": "MILLISECONDS", "EPOCHMICROSECONDS": "MICROSECONDS", "UNIX_TIMESTAMP": "SECONDS"}
 _FACTORS = {"MILLISECONDS": 1, "SECONDS": 1000, "MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000}
 _DIVISORS = {"MICROSECONDS": 1000, "NANOSECONDS": 1_000_000}
@@ -49,7 +49,7 @@ class TimeFolders:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], *, logical_timestamps: bool = False) -> TimeFolders | None:
-        """None when the properties do not say."""
+        """None when the properties define no time format."""
         kind = _setting(properties, "timestamp.type").upper()
         pattern = _setting(properties, "output.dateformat")
         if not kind or not pattern:

@@ -2,11 +2,11 @@
 
     SIMPLE, TIMESTAMP, NON_PARTITION, CUSTOM   one key field: its text           several: like COMPLEX
     COMPLEX, GLOBAL_DELETE                     f1:v1,f2:v2     null is __null__, the empty text __empty__
-    no key fields                              <begin>_<task>_<row>, made while writing (`auto_keys`)
+    no key fields                              <requested time>_<task>_<row>, made while writing (`auto_keys`)
     user provided                              a function registered under the name of the table's key generator class
 
-A row whose key is null or empty (in all its parts) belongs to nobody: the batch is refused before anything is written.
-Readers use the same functions for tables that do not store their keys.
+A row whose key is null or empty (in all its parts) cannot be identified: the batch is refused before anything is
+written. Readers use the same functions for tables that do not store their keys.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FUNCTIONS: dict[str, KeyFunction] = {}
 
 
 def register_key_generator(name: str, function: KeyFunction) -> None:
-    """Make a key function known under the class name that tables give: a batch in, its record keys out."""
+    """Register a key function under the class name that tables record: a batch in, its record keys out."""
     _FUNCTIONS[name] = function
 
 
@@ -50,7 +50,7 @@ def registered_key_generator(name: str) -> KeyFunction | None:
 
 
 class KeySettings(Protocol):
-    """What a table's configuration says about keys and partitions."""
+    """A table's configuration of keys and partitions."""
 
     @property
     def version(self) -> int: ...

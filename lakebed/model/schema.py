@@ -1,7 +1,7 @@
 """The schema of a table: Hudi's meta columns, and Avro JSON to Arrow and back.
 
-Hudi speaks Avro wherever it stores a schema (commit metadata, log block headers, Parquet footers) and lakebed computes
-in Arrow, so this is the one place where the two meet; `avro_types` has the table of types.
+Hudi uses Avro wherever it stores a schema (commit metadata, log block headers, Parquet footers) and lakebed computes
+in Arrow, so this module converts between the two; `avro_types` has the table of types.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Projection:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema_of(arrays))
 
     def _schema_of(self, arrays: list[Any]) -> pa.Schema:
-        """The reader's schema, where columns that came as numbers of a dictionary stay so."""
+        """The reader's schema, where dictionary-encoded columns stay encoded."""
         schema = self.schema
         for position, array in enumerate(arrays):
             if pa.types.is_dictionary(array.type):
@@ -200,7 +200,7 @@ def _mask(array: Any) -> Any:
 
 
 def _offsets(array: Any) -> tuple[Any, int, int]:
-    """Offsets that begin at zero, and the stretch of child values they span."""
+    """Offsets that start at zero, and the range of child values they span."""
     offsets = array.offsets
     start, end = (offsets[0].as_py(), offsets[-1].as_py()) if len(array) else (0, 0)
     if not len(array):

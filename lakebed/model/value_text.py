@@ -5,7 +5,7 @@
 | whole numbers, booleans, dates | digits, `true` or `false`, `yyyy-MM-dd` |
 | float, double | as Java prints them (`java_text`) |
 | decimal | Java's BigDecimal, with the column's scale: `1.50`, `0E-10`; Arrow prints the same |
-| timestamp | the number that is stored (micros mostly), or `yyyy-MM-dd HH:mm:ss.SSS` in UTC where the table says so |
+| timestamp | the number that is stored (micros mostly), or `yyyy-MM-dd HH:mm:ss.SSS` in UTC where the table is set so |
 | binary | hex, lower case |
 
 All of it works on whole arrays; floating-point numbers are formatted once per distinct value.
@@ -79,7 +79,7 @@ def _date_text(column: Any, name: str) -> Any:
 
 
 def _timestamp_text(column: Any, name: str) -> Any:
-    """java.sql.Timestamp of the millis: what lies below them is cut towards 1970, and zeros at the end are dropped."""
+    """java.sql.Timestamp of the millis: smaller units are cut towards 1970, and zeros at the end are dropped."""
     stored = column.cast(pa.int64())
     scale = _PER_MILLI.get(column.type.unit)
     if scale is not None:

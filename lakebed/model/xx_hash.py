@@ -49,7 +49,7 @@ def xx_hashes(texts: pa.Array, seed: int = 0) -> _U32:
 
 
 def ring_hashes(keys: pa.Array, hash_fields: Sequence[str], key_fields: Sequence[str]) -> npt.NDArray[np.int64]:
-    """The place of every record key on the ring from 0 to 2^31 - 1."""
+    """The position of every record key on the ring from 0 to 2^31 - 1."""
     return (xx_hashes(hashed_texts(keys, hash_fields, key_fields)) & np.uint32(0x7FFFFFFF)).astype(np.int64)
 
 

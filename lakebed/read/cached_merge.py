@@ -1,12 +1,12 @@
 """Repeated reads of a file slice with logs: files read one by one, dead rows dropped by cached merge vectors.
 
-    first read     merged as ever: whoever reads once pays for nothing else
+    first read     merged as usual: a slice that is read once pays for nothing else
     second read    keys and ordering values of all runs ──► merge vectors and the order of rows, if they can be kept
-    from then on   the requested columns of every run ──► live rows ──► laid into each other in key order ──► conditions
+    from then on   the requested columns of every run ──► live rows ──► interleaved in key order ──► conditions
 
-Rows come in the same order every time: people lay columns of two reads side by side. So this is not for the default
-layout, whose merge leaves rows where the base file has them; nor for conditions on the key, which skip most of every
-file; for a limit, whose first rows should not wait for all keys; for rules that combine rows.
+Rows come in the same order every time, since callers may combine the columns of two reads by row. So this is not for
+the default layout, whose merge leaves rows where the base file has them; nor for conditions on the key, which skip most
+of every file; for a limit, whose first rows should not wait for all keys; for rules that combine rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BY_RUN = "runs"
 
 
 def live_rows(reader: FileGroupReader, split: ReadSplit, keep: int = KEPT_VECTORS) -> Iterator[pa.RecordBatch]:
-    """The rows of a split that the query asks for, in key order where the layout has one.
+    """The rows of a split that the query selects, in key order where the layout has one.
 
     `keep` is what the process may keep of slices for a query with this memory.
     """
@@ -61,7 +61,7 @@ def cached_vectors(
     at_once: bool = False,
     footers: Footers | None = None,
 ) -> SliceVectors | None:
-    """The vectors of a split with logs: made the second time somebody asks, or `at_once`; None where there are none.
+    """The vectors of a split with logs: made at the second request, or `at_once`; None where there are none.
 
     None as well where they could not be kept: to merge all keys for one read, and then to read, is more than to merge.
     `footers` gets what was read to find that out.
@@ -73,7 +73,7 @@ def cached_vectors(
         return None
     if key in MERGE_VECTORS:
         return MERGE_VECTORS.get(key)
-    since = MERGE_VECTORS.asked(key)
+    since = MERGE_VECTORS.note_request(key)
     if not (at_once or since):
         return None
     plan = plan_vectors(reader, split, footers, ordered=reader.reader_context.layout == LSM_TREE)
@@ -95,22 +95,22 @@ def rows_by_vectors(
     vectors: tuple[tuple[int, FileVector], ...],
     footers: Footers | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of some runs that are alive and that the query asks for; runs by their number, oldest first."""
+    """Live rows of some runs that the query selects; runs by their number, oldest first."""
     with reader.data_runs(split.slice, footers) as runs:
         for number, vector in vectors:
             for batch in _live(runs[number], vector, reader.options.batch_rows):
                 for part in plain_parts(batch):
-                    yield from reader.asked_for(part)
+                    yield from reader.requested_rows(part)
 
 
 def _live(run: Run, vector: FileVector, rows: int) -> Iterator[pa.RecordBatch]:
     """The live rows of one run, in file order."""
     if vector.dead == vector.rows:
         return
-    alive = pa.Array.from_buffers(pa.bool_(), vector.rows, [None, pa.py_buffer((~vector.words).tobytes())])
+    live = pa.Array.from_buffers(pa.bool_(), vector.rows, [None, pa.py_buffer((~vector.words).tobytes())])
     start = 0
     for batch in run.open(rows):
-        yield batch if not vector.dead else batch.filter(alive.slice(start, batch.num_rows))
+        yield batch if not vector.dead else batch.filter(live.slice(start, batch.num_rows))
         start += batch.num_rows
 
 
@@ -118,7 +118,7 @@ def _live(run: Run, vector: FileVector, rows: int) -> Iterator[pa.RecordBatch]:
 def rows_in_order(
     reader: FileGroupReader, split: ReadSplit, vectors: SliceVectors, order: Numbers
 ) -> Iterator[pa.RecordBatch]:
-    """Live rows of all runs, laid into each other as they follow by key: each run is in key order already."""
+    """Live rows of all runs, interleaved by key: each run is in key order already."""
     with reader.data_runs(split.slice, vectors.footers) as runs:
         together = MemoryPlan(reader.options.memory).ordered_rows
         share = together // max(1, len(vectors.logs))
@@ -133,11 +133,11 @@ def rows_in_order(
         for start in range(0, len(order), step):
             for batch in _next_rows(sources, order[start : start + step]):
                 for part in plain_parts(batch):
-                    yield from reader.asked_for(part)
+                    yield from reader.requested_rows(part)
 
 
 def _next_rows(sources: dict[int, _Source], order: Numbers) -> Iterator[pa.RecordBatch]:
-    """The next rows by key; `order` says from which run each comes."""
+    """The next rows by key; `order` holds the run that each comes from."""
     counts = np.bincount(order)
     used = np.flatnonzero(counts).tolist()
     parts = [part for number in used for part in sources[number].take(int(counts[number]))]
@@ -146,9 +146,9 @@ def _next_rows(sources: dict[int, _Source], order: Numbers) -> Iterator[pa.Recor
         return
     joined, kinds = concat_mixed(parts)
     by_run = np.argsort(order, kind="stable")
-    places = np.empty(len(order), np.int64)
-    places[by_run] = np.arange(len(order))
-    yield from narrowed(take(joined, index_array(places)), kinds)
+    positions = np.empty(len(order), np.int64)
+    positions[by_run] = np.arange(len(order))
+    yield from narrowed(take(joined, index_array(positions)), kinds)
 
 
 class _Source:

@@ -1,10 +1,10 @@
 """The process-wide cache of merge vectors, keyed by the set of files of a slice, which never change.
 
 A repeated read then merges nothing. In the LSM layout the order goes with them, a byte per row: which run the next row
-by key comes from. Kept per process, within a budget of bytes and within half of the memory that a scan was given. What
-they will take follows from the files' row counts, so that nothing is made which cannot be kept. Vectors make room for
-others only if nobody used them since somebody last asked for those: a scan over more slices than there is room for
-keeps some of them, where the oldest making room would keep none until the next scan.
+by key comes from. Kept per process, within a budget of bytes and within half of the memory limit of a scan. What
+they will take follows from the files' row counts, so that nothing is made which cannot be kept. Vectors are
+evicted for others only if they were not used since the last request for those others: a scan over more slices than
+there is room for keeps some of them, where evicting the oldest would keep none until the next scan.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lakebed.merge.runs import Run
 from lakebed.paths import file_name
 from lakebed.storage.storage import Storage
 
-_MOST_ASKED = 100_000
+_MOST_REQUESTED = 100_000
 _ENTRY = 512
 """Bytes of an entry besides its vectors."""
 _PARSED = 8
@@ -56,7 +56,7 @@ class SliceVectors:
     order: Numbers | None = field(default=None, compare=False, repr=False)
     """For every live row by key, the number of its run."""
     footers: Footers = field(default_factory=dict, compare=False, repr=False)
-    """What was read of the files on the way, for whoever reads them next."""
+    """Footers read on the way, for the next reader of the files."""
 
     @property
     def nbytes(self) -> int:
@@ -105,7 +105,7 @@ class VectorPlan:
 
     @property
     def most_bytes(self) -> int:
-        """A bit for every row; ordered, a byte for every row that may be alive; and the footers."""
+        """A bit for every row; ordered, a byte for every row that may be live; and the footers."""
         rows = [run.most_rows or 0 for run in self.runs]
         order = sum(count for count, run in zip(rows, self.runs, strict=True) if not run.is_delete)
         words = sum((count + 63) // 64 * 8 for count in rows)
@@ -174,7 +174,7 @@ class MergeVectorCache:
     """Whether for tables in memory, too: names of files are unique only where clocks run, and tests inject theirs."""
     _kept: dict[_Key, _Entry] = field(default_factory=dict)
     _held: int = 0
-    _asked: dict[int, int] = field(default_factory=dict)
+    _requested: dict[int, int] = field(default_factory=dict)
     _now: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -195,14 +195,14 @@ class MergeVectorCache:
             entry.used = self._now
             return entry.vectors
 
-    def asked(self, key: _Key) -> int:
-        """When somebody asked for these before, 0 for never; now somebody has again."""
+    def note_request(self, key: _Key) -> int:
+        """When these vectors were last requested, 0 for never; records this request."""
         with self._lock:
-            if len(self._asked) >= _MOST_ASKED:
-                self._asked.clear()
-            before = self._asked.get(hash(key), 0)
+            if len(self._requested) >= _MOST_REQUESTED:
+                self._requested.clear()
+            before = self._requested.get(hash(key), 0)
             self._now += 1
-            self._asked[hash(key)] = self._now
+            self._requested[hash(key)] = self._now
             return before
 
     def has_room(self, size: int, since: int, keep: int = KEPT_VECTORS) -> bool:
@@ -216,7 +216,7 @@ class MergeVectorCache:
             return held <= most
 
     def put(self, key: _Key, vectors: SliceVectors | None, since: int, keep: int = KEPT_VECTORS) -> None:
-        """Keep vectors if there is room, which those make that nobody used after `since`."""
+        """Keep vectors if there is room, evicting those that were not used after `since`."""
         size = vectors.nbytes if vectors is not None else 0
         if not self.has_room(size, since, keep):
             return
@@ -231,10 +231,10 @@ class MergeVectorCache:
                 self._held -= self._kept.pop(next(iter(self._kept))).cost
 
     def clear(self) -> None:
-        """Forget all of them: for measurements, and for whoever wants the memory back."""
+        """Forget all of them: for measurements, and to free the memory."""
         with self._lock:
             self._kept.clear()
-            self._asked.clear()
+            self._requested.clear()
             self._held = self._now = 0
 
 

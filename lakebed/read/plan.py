@@ -2,7 +2,7 @@
 
     timeline ──► view (slices at a completion time) ──► pruning (partitions, buckets, time) ──► splits
 
-A plan is a value: it can be explained, counted or executed, and says what it left out. Its times are resolved before
+A plan is a value: it can be explained, counted or executed, and lists what it left out. Its times are resolved before
 (`read/time_range`); an incremental query answers with the merged state at the end of its range.
 """
 
@@ -31,7 +31,7 @@ FILES_PARTITION = "files"
 
 
 class Query(StrEnum):
-    """What a scan asks of the table."""
+    """The kind of query that a scan runs."""
 
     SNAPSHOT = "snapshot"
     READ_OPTIMIZED = "read_optimized"
@@ -64,9 +64,9 @@ class Plan:
 
     @property
     def schema_is_stable(self) -> bool:
-        """Every write that the active timeline knows had the present schema, and nothing was archived.
+        """Every write in the active timeline had the present schema, and nothing was archived.
 
-        Asked for only where it saves work: it reads every commit of the active timeline.
+        Evaluated only where it saves work: it reads every commit of the active timeline.
         """
         return self.client is not None and self.reader.reader_context.on_read is None and _schema_is_stable(self.client)
 
@@ -137,7 +137,7 @@ def _appended(client: MetaClient, slices: Sequence[FileSlice], time: TimeRange) 
 
 
 def _bears_its_base(file_slice: FileSlice) -> bool:
-    """Whether a log has the requested time of the base file: that says nothing of when it was written."""
+    """Whether a log has the requested time of the base file: that does not show when it was written."""
     return file_slice.base_file is not None and any(
         log.requested_time == file_slice.base_file.requested_time for log in file_slice.log_files
     )
@@ -171,7 +171,7 @@ def output_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema
         fields.append(schema.field(index))
     repeated = {name for name in columns if list(columns).count(name) > 1}
     if repeated:
-        raise InvalidRequest(f"columns asked for twice: {', '.join(sorted(repeated))}")
+        raise InvalidRequest(f"columns requested twice: {', '.join(sorted(repeated))}")
     return pa.schema(fields)
 
 

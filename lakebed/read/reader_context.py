@@ -2,8 +2,8 @@
 
 The schema is that of the newest completed write by the time of the query that carries one; in a table with
 schema-on-read it is the version of that time, and the columns of files are matched with it by id instead of by name.
-Every column is nullable to a reader, whatever the table declares: a file from before a column was added has nothing
-else to give.
+Every column is nullable to a reader, whatever the table declares: a file from before a column was added has
+only nulls for it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ ALLOW_OPERATION_FIELD = "hoodie.allow.operation.metadata.field"
 
 
 def reader_context_of(client: MetaClient, at: str | None = None) -> ReaderContext:
-    """What readers must know of the table as it was at completion time `at`, or is now."""
+    """What readers need to know of the table as it was at completion time `at`, or is now."""
     on_read, text = schema_on_read(client, at), client.schema_json(at)
-    if on_read is not None and (at is None or on_read.asked.version):
-        stored = on_read.asked.arrow
+    if on_read is not None and (at is None or on_read.wanted.version):
+        stored = on_read.wanted.arrow
     else:
         stored = avro_to_arrow(text) if text is not None else pa.schema([])
     return _reader_context(client.config, stored, text, on_read)
@@ -62,27 +62,30 @@ def _reader_context(
 
 
 def keyed_reader_context(client: MetaClient) -> ReaderContext:
-    """What writers must know of the table: as `reader_context`, with meta columns in any case."""
+    """What writers need to know of the table: as `reader_context_of`, with meta columns in any case."""
     return with_made_keys(reader_context_of(client), client.config)
 
 
 def reader_context_of_plan(client: MetaClient, requested: str, inputs: Iterable[str]) -> ReaderContext:
-    """What a table service must know that was planned at a requested time; `inputs` are those of the files it reads.
+    """What a table service planned at a requested time needs to know; `inputs` are the requested times of its files.
 
-    As `keyed_shape`. Where the table keeps versions of its schema it is that of the plan, not of the day of the run.
+    As `keyed_reader_context`. Where the table keeps versions of its schema it is that of the plan, not of the time of
+    the run.
     """
     now = reader_context_of(client)
     if now.on_read is not None:
         version = version_of_plan(now.on_read, requested, inputs)
         if version.version != now.schema_id:
-            on_read = replace(now.on_read, asked=version)
+            on_read = replace(now.on_read, wanted=version)
             now = _reader_context(client.config, version.arrow, client.schema_json(requested), on_read)
     return with_made_keys(now, client.config)
 
 
 def with_made_keys(reader_context: ReaderContext, config: TableConfig) -> ReaderContext:
-    """The shape with meta columns. Where the table does not fill them, readers make the key of a row from its columns
-    and know its partition by the file; the other columns are null.
+    """The reader context with meta columns.
+
+    Where the table does not fill them, readers make the key of a row from its columns and its partition from the file's
+    folder; the other meta columns are null.
     """
     if config.populate_meta_fields or not config.key_fields:
         return reader_context

@@ -45,10 +45,10 @@ class Scan:
     options: ReadOptions = field(default_factory=ReadOptions)
     runner: Runner = field(default_factory=LocalRunner)
     keyed: bool = False
-    """For writers: rows may be asked for their key and partition path also where the table does not store them."""
+    """For writers: key and partition path can be selected also where the table does not store them."""
 
     def __post_init__(self) -> None:
-        """What can be told wrong without a look at the table is told at once."""
+        """Refuse at once what is wrong without reading the table."""
         if not isinstance(self.where, str | Predicate | None):
             raise InvalidRequest(
                 f"a filter is text or a predicate, not {type(self.where).__name__}", hint='Write filter="qty > 3".'
@@ -58,7 +58,7 @@ class Scan:
             raise InvalidRequest(f"limit is a number of rows and not negative, it is {limit!r}")
 
     def __repr__(self) -> str:
-        asked = (
+        arguments = (
             ("columns", self.columns),
             ("filter", self.where and _text(self.where)),
             ("as_of", self.as_of_time),
@@ -66,7 +66,7 @@ class Scan:
             ("end", self.end),
             ("limit", self.limit_rows),
         )
-        words = [f"{name}={value!r}" for name, value in asked if value is not None]
+        words = [f"{name}={value!r}" for name, value in arguments if value is not None]
         return f"Scan({', '.join([repr(self.client.url), str(self.query), *words])})"
 
     # ------------------------------------------------------------------ narrowing, each a new scan

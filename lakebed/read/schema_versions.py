@@ -2,11 +2,11 @@
 
     now                        the newest version
     as of a completion time    the newest version whose change had completed by then
-    a table service            the version that the requested time of its plan says: the files it writes are named by
-                               that time, and whoever goes by names finds in them what they hold
+    a table service            the version at the requested time of its plan: the files it writes are named by that
+                               time, and readers that derive the version from file names find the right one
 
-Versions are told apart by the requested time of their change. A write that was under way while a change was, too, may
-have written with either version: its commit reports which (Hudi's do as well), and is asked only then. One that
+Versions are identified by the requested time of their change. A write that was under way while a change was, too, may
+have written with either version: its commit reports which (Hudi's do as well), and is read only then. One that
 reports none knew of no change yet, so while the first change was under way it wrote with what was there before.
 """
 
@@ -33,18 +33,18 @@ def schema_on_read(client: MetaClient, at: str | None = None) -> SchemaOnRead | 
     if text is None:
         return None
     history = parse_schema_history(text)
-    asked = history.latest if at is None else _as_of(client, history, at)
-    return SchemaOnRead(history, asked, _reported(client, history))
+    wanted = history.latest if at is None else _as_of(client, history, at)
+    return SchemaOnRead(history, wanted, _reported(client, history))
 
 
 def version_of_plan(on_read: SchemaOnRead, requested: str, inputs: Iterable[str]) -> InternalSchema:
-    """The version with which a service of that requested time writes, given those of the files it reads.
+    """The version with which a service of that requested time writes, from those of the files it reads.
 
     A plan holds nothing that was written later than its own time, unless another program made it so: then the newest
     file decides, for an older version would lose columns.
     """
     found = [version for time in (requested, *inputs) if (version := on_read.history.at(time)) is not None]
-    return max(found, key=lambda version: version.version, default=on_read.asked)
+    return max(found, key=lambda version: version.version, default=on_read.wanted)
 
 
 def _as_of(client: MetaClient, history: SchemaHistory, at: str) -> InternalSchema:
@@ -55,13 +55,13 @@ def _as_of(client: MetaClient, history: SchemaHistory, at: str) -> InternalSchem
 
 
 def _completion(client: MetaClient, version: InternalSchema) -> str:
-    """When a version became visible; the first one was there before anybody counted."""
+    """When a version became visible; the first one precedes all recorded changes."""
     requested_time = str(version.version)
     return client.completion_time(requested_time) or requested_time if version.version else ""
 
 
 def _reported(client: MetaClient, history: SchemaHistory) -> dict[str, int]:
-    """The versions that commits report where their requested time would say another."""
+    """The versions that commits report where their requested time would imply another."""
     found: dict[str, int] = {}
     for before, changed in pairwise(history.versions):
         requested_time = str(changed.version)

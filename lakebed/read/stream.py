@@ -49,7 +49,7 @@ def stream_batches(
                 if not _put(worker.out, batch, stop):
                     return
             _put(worker.out, None, stop)
-        except BaseException as error:  # handed to the consumer, who raises it
+        except BaseException as error:  # passed to the consumer, which raises it
             _put(worker.out, _Failed(error), stop)
 
     with ThreadPoolExecutor(max_workers=min(threads, len(tasks)), thread_name_prefix="lakebed-read") as pool:

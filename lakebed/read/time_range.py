@@ -3,8 +3,8 @@
     as_of(instant)            the state at that instant's completion; as_of(time): of everything completed by then
     incremental(start, end]   of the state at the end, the rows whose current version was committed after the start
 
-So both need one state, which must still be there (`timeline/retention`). The start of a range may be as old as it
-likes: rows keep the requested time of their write, and the history knows for ever when that write completed. A range in
+So both need one state, which must still be there (`timeline/retention`). The start of a range may be of any age: rows
+keep the requested time of their write, and the history keeps the completion time of that write for ever. A range in
 which nothing was committed has no rows, whatever was cleaned.
 """
 
@@ -84,16 +84,16 @@ def resolve_range(client: MetaClient, start: Time | None, end: Time | None) -> T
     return TimeRange(at=until, start=after, commits=commits)
 
 
-def require_known(client: MetaClient, time: TimeRange, begins: Iterable[str]) -> None:
-    """Refuse a range that holds writes which the history does not know, told by the files of the state at its end.
+def require_known(client: MetaClient, time: TimeRange, requested_times: Iterable[str]) -> None:
+    """Refuse a range with writes that are missing in the history, found by the files of the state at its end.
 
-    A file that counts and began after the start is in the range, so its write must be among those of the range. Where
-    it is not, the history was lost or never taken over, and rows of others like it would be missed.
+    A file in force with a requested time after the start is in the range, so its write must be among those of the
+    range. Where it is not, the history was lost or never taken over, and rows of others like it would be missed.
     """
     start, known = comparable(time.start or ""), time.commits or frozenset()
     missed = [
         requested_time
-        for requested_time in begins
+        for requested_time in requested_times
         if comparable(requested_time) > start and requested_time not in known
     ]
     unknown = [requested_time for requested_time in missed if client.completion_time(requested_time) is None]
@@ -102,7 +102,7 @@ def require_known(client: MetaClient, time: TimeRange, begins: Iterable[str]) ->
         since = f"{first.completion_time} or 0" if first is not None else "0"
         raise InvalidRequest(
             f"the history of the table does not reach back to its write {min(unknown, key=comparable)}",
-            hint=f"The earliest start that can be asked is {since}, which gives all rows.",
+            hint=f"The earliest possible start is {since}, which returns all rows.",
         )
 
 

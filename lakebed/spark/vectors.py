@@ -45,7 +45,7 @@ def find_vectors(spark: SparkSession, plan: Plan, chosen: SparkRoutes) -> Found:
     todo = [split for split in missing if split not in known]
     keep = MemoryPlan(plan.reader.options.memory).kept_vectors
     for split, vectors in zip(todo, _made(spark, plan, todo), strict=True):
-        MERGE_VECTORS.put(keys[split], vectors, MERGE_VECTORS.asked(keys[split]), keep)
+        MERGE_VECTORS.put(keys[split], vectors, MERGE_VECTORS.note_request(keys[split]), keep)
         known[split] = vectors
     return Found(
         {split: vectors for split, vectors in known.items() if vectors is not None},

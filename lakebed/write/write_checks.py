@@ -123,4 +123,4 @@ def refuse_other_version(table: pa.Schema, after: pa.Schema) -> None:
 
 def version_report(reader_context: ReaderContext) -> dict[str, str]:
     """What a commit must say where columns have ids: the version of the schema that its files were written with."""
-    return {} if reader_context.on_read is None else {LATEST_SCHEMA: reader_context.on_read.asked.json}
+    return {} if reader_context.on_read is None else {LATEST_SCHEMA: reader_context.on_read.wanted.json}

@@ -27,7 +27,7 @@ def test_unknown_columns_name_the_nearest(table: lakebed.Table) -> None:
         table.scan(columns=["tx"]).to_arrow()
     with refused(lakebed.InvalidRequest, "no column 'zzzzzz'.*The columns are: _hoodie_commit_time, .*"):
         table.scan().select("id", "zzzzzz").to_arrow()
-    with refused(lakebed.InvalidRequest, "asked for twice: id"):
+    with refused(lakebed.InvalidRequest, "requested twice: id"):
         table.scan(columns=["id", "ts", "id"]).to_arrow()
 
 

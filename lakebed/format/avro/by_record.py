@@ -66,7 +66,7 @@ def bare_schema(schema: Mapping[str, Any]) -> Any:
 
 
 class _Bare:
-    """Walks a schema. Named types get numbers for names: blocks are out there in which two types have one name."""
+    """Walks a schema. Named types get numbers for names: some existing blocks have two types of one name."""
 
     def __init__(self) -> None:
         self._numbered: dict[str, str] = {}

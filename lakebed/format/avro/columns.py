@@ -5,7 +5,7 @@
 A schema is turned once into a tree of readers. Each reader takes a cursor per record (`avro/cursor`), moves all of
 them over its field and returns one Arrow array, of exactly the type `model.schema.avro_to_arrow` gives. A union with
 null reads the records that have a value apart and spreads them out again; arrays and maps go round by round, one item
-of every record that still has one. Columns nobody asked for are walked over without being built.
+of every record that still has one. Columns that were not requested are skipped without being built.
 
 Arrays so uneven that a round would serve a handful of records are left to the plain decoder of `avro/by_record`, whose
 answer is the same.
@@ -63,7 +63,7 @@ def avro_batches(
         raise UnsupportedFormat(f"content version {version} of an Avro block is not readable", file=file, offset=offset)
     if not 0 <= count <= (length - _FIXED_PART) // _LENGTH.size:
         raise CorruptTable(f"an Avro block of {length} bytes claims {count} records", file=file, offset=offset + 4)
-    data, start, at = b"", _FIXED_PART, 0  # `data` begins at byte `start` of the content, `at` is inside `data`
+    data, start, at = b"", _FIXED_PART, 0  # `data` starts at byte `start` of the content, `at` is inside `data`
     seen = 0
     while seen < count:
         starts, ends = _frames(data, at, min(count - seen, batch_rows), file, offset + start)
@@ -112,7 +112,7 @@ def decode_values(
 
 
 def _frames(data: bytes, at: int, limit: int, file: str, offset: int) -> tuple[Ints, Ints]:
-    """Where the records that lie wholly in `data` start and end. The chain of lengths is the one loop over records."""
+    """Where the records that are wholly in `data` start and end. The chain of lengths is the one loop over records."""
     starts: list[int] = []
     unpack, size = _LENGTH.unpack_from, len(data)
     append = starts.append
@@ -127,12 +127,12 @@ def _frames(data: bytes, at: int, limit: int, file: str, offset: int) -> tuple[I
             break
         append(start)
         at = start + length
-    begins = np.array(starts, dtype=np.int64)
+    first_bytes = np.array(starts, dtype=np.int64)
     end = np.empty(len(starts), dtype=np.int64)
     if starts:
-        end[:-1] = begins[1:] - 4
+        end[:-1] = first_bytes[1:] - 4
         end[-1] = at
-    return begins, end
+    return first_bytes, end
 
 
 def arrow_schema(schema_json: str, columns: Collection[str] | None, file: str) -> pa.Schema:

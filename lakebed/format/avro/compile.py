@@ -1,7 +1,7 @@
 """From an Avro schema to the tree of column readers that decodes its records.
 
 The Avro schema is walked beside its Arrow type, which `model.schema.avro_to_arrow` has made and thereby checked: the
-Avro side says how the bytes lie, the Arrow side what the column is. Types without an Arrow type (unions of several
+Avro side defines the byte layout, the Arrow side the type of the column. Types without an Arrow type (unions of several
 branches, types that contain themselves) are refused there.
 """
 

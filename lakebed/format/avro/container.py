@@ -2,7 +2,7 @@ r"""The Avro codec: the container that timeline files are, and bare values.
 
     container    "Obj\x01"  meta: map<bytes>  sync: 16 bytes   then one block   count  size  records  sync
                  meta holds `avro.schema` and nothing else (no codec entry), the one block holds one record
-    binary       a record's bytes alone, as in HFile values and delete blocks; the schema lies elsewhere
+    binary       a record's bytes alone, as in HFile values and delete blocks; the schema is elsewhere
 
 A file is decoded with the schema it carries, so fields of newer writers are read and old files miss some. A schema
 from a file is not trusted: one that recurses, or whose array elements take no bytes, could loop for ever: refused.
@@ -100,8 +100,8 @@ def decode_binary(schema: Any, data: bytes | memoryview, file: str, offset: int 
     """One value from bytes that hold nothing else.
 
     `schema` is a declared name or the result of `load_schema`. Where a union has several records the value comes as
-    (full name, record), since an `IntWrapper` and a `LongWrapper` differ in nothing else. `offset` is where the data
-    lies in the file, for messages.
+    (full name, record), since an `IntWrapper` and a `LongWrapper` differ in nothing else. `offset` is the position of
+    the data in the file, for messages.
     """
     stream = io.BytesIO(data)
     parsed = _declared_schema(schema) if isinstance(schema, str) and schema in SCHEMAS else schema
@@ -155,7 +155,7 @@ def read_named_container(data: bytes, file: str) -> Container:
     count, at = _read_long(data, at, file)
     size, at = _read_long(data, at, file)
     if count != 1:
-        raise CorruptTable(f"a timeline file holds one record, this one says {count}", file=file, offset=start)
+        raise CorruptTable(f"a timeline file holds one record, this one claims {count}", file=file, offset=start)
     payload, end = _take(data, at, size, file)
     if data[end : end + 16] != sync or len(data) != end + 16:
         raise CorruptTable("the block of an Avro container does not end where it should", file=file, offset=end)

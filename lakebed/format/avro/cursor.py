@@ -1,7 +1,7 @@
 """Reads Avro binary for many records at once: one cursor per record, each step a vector operation.
 
-Avro has no index: a value's place follows from all values before it in its record. Records, though, do not depend on
-each other. So a cursor stands in every record, and a step ("read a varint here") moves all of them:
+Avro has no index: a value's position follows from all values before it in its record. Records, though, do not depend on
+each other. So there is a cursor in every record, and a step ("read a varint here") moves all of them:
 
     buf   … r0 r0 r0 r0 r0 | r1 r1 r1 | r2 r2 r2 r2 …        pos = [ ^r0, ^r1, ^r2 ]   end = [ r0|, r1|, r2| ]
 
@@ -38,7 +38,7 @@ _SQUEEZE = (  # 8 x 7 bits -> 4 x 14 -> 2 x 28 -> 56
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Avro records at ascending `starts`..`ends` in `data`; `offset` is where the data lies in its file."""
+    """Avro records at ascending `starts`..`ends` in `data`; `offset` is the position of the data in its file."""
 
     data: bytes | memoryview
     starts: Ints
@@ -88,12 +88,12 @@ class Rows:
         self.pos[rows] = moved.pos
 
     def corrupt(self, what: str, bad: npt.NDArray[np.bool_]) -> NoReturn:
-        """Says where the first of the bad records went wrong."""
+        """Reports where the first of the bad records went wrong."""
         at = int(self.pos[int(np.argmax(bad))]) + self.chunk.base
         raise CorruptTable(what, file=self.chunk.file, offset=at)
 
     def skip(self, width: int) -> Ints:
-        """Moves over `width` bytes and says where they began."""
+        """Moves over `width` bytes and returns where they started."""
         start = self.pos
         bad = start + width > self.end
         if bad.any():

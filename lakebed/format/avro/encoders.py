@@ -120,9 +120,9 @@ class OptionalEncoder(Encoder):
         valid = numbers(array.is_valid().cast(pa.uint8()), np.uint8).astype(np.bool_)
         present = array.drop_null()
         dense = join([self._value, *self._item.fragments(present)], len(present))
-        places = np.cumsum(valid, dtype=np.int64) - 1
+        value_rows = np.cumsum(valid, dtype=np.int64) - 1
         bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
-        index = pa.Array.from_buffers(pa.int64(), len(valid), [bits, pa.py_buffer(places)])
+        index = pa.Array.from_buffers(pa.int64(), len(valid), [bits, pa.py_buffer(value_rows)])
         return [dense.take(index).fill_null(self._null)]
 
 

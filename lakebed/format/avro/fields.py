@@ -1,7 +1,7 @@
 """Typed access to the fields of a decoded Avro record.
 
-The schema of a timeline file comes from the file itself and may say anything, so a field's presence and type are
-checked where it is read. A null reads as nothing, zero or empty: writers of all ages leave fields out.
+The schema of a timeline file comes from the file itself and may be anything, so a field's presence and type are
+checked where it is read. A null reads as nothing, zero or empty: writers of different versions leave fields out.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def lengths_of(fragment: Fragment, rows: int) -> npt.NDArray[np.int64]:
 
 
 def offsets_of(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Where the elements begin, and where the last one ends."""
+    """Where the elements start, and where the last one ends."""
     if not len(array):
         return np.zeros(1, np.int64)
     return np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
@@ -50,7 +50,7 @@ def data_of(array: pa.Array) -> pa.Buffer:
 
 
 def ragged(ends: npt.NDArray[np.int64], data: Any) -> pa.Array:
-    """Elements that lie one after the other in `data`, told by where each ends."""
+    """Elements that are consecutive in `data`, from the end of each."""
     offsets = np.concatenate((np.zeros(1, np.int64), ends))
     return pa.Array.from_buffers(BYTES, len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 

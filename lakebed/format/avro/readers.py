@@ -27,7 +27,7 @@ _WASTE = 64 * 1024
 
 
 class UnevenItemsError(Exception):
-    """So few records have so many items that going round by round would crawl."""
+    """So few records have so many items that one round per item would be slow."""
 
 
 class Reader(ABC):
@@ -172,11 +172,11 @@ class DecimalReader(Reader):
         sign = np.where((length > 0) & (buf[start] >= 0x80), np.uint8(0xFF), np.uint8(0))
         longest = int(length.max()) if len(length) else 0
         out = np.repeat(sign[:, None], 16, axis=1)
-        for place in range(longest):  # from the lowest byte up
-            has = np.flatnonzero(length > place)
-            values = buf[end[has] - 1 - place]
-            if place < 16:
-                out[has, place] = values
+        for byte in range(longest):  # from the lowest byte up
+            has = np.flatnonzero(length > byte)
+            values = buf[end[has] - 1 - byte]
+            if byte < 16:
+                out[has, byte] = values
             elif bool((values != sign[has]).any()):
                 raise CorruptTable("a decimal has more than 128 bits", file=rows.chunk.file, offset=rows.chunk.base)
         if longest > 16 and bool(((out[:, 15] >= 0x80) != (sign == 0xFF)).any()):

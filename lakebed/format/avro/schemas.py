@@ -3,7 +3,7 @@
     name other: T        fields in order          [T] {T}   array, map with string keys
     T?                   null or T, default null  A|B       union         T=x   default (JSON)
 
-A record stands after those it contains. Strings carry the property that makes Java read them as `String`.
+A record is declared after those it contains. Strings carry the property that makes Java read them as `String`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A number becomes a fragment of one to ten bytes per row, a string two fragments 
 constant branch byte and the value's fragments. Arrow then joins all fragments of a row in one pass, so nothing is
 copied per field.
 Rows without a value are encoded apart: those that have one are encoded densely and spread out again. Items of arrays
-and maps are encoded as a column of their own; a row's items lie next to each other, so its bytes are a slice of that.
+and maps are encoded as a column of their own; a row's items are consecutive, so its bytes are a slice of that.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def encode_records(batch: pa.RecordBatch, schema_json: str) -> pa.Array:
 def _columns(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
     columns = []
     for field in schema:
-        place = batch.schema.get_field_index(field.name)
-        if place < 0:
+        position = batch.schema.get_field_index(field.name)
+        if position < 0:
             raise InvalidRequest(f"rows have no column {field.name!r}")
         try:
-            columns.append(cast_column(batch.column(place), field.type))
+            columns.append(cast_column(batch.column(position), field.type))
         except pa.ArrowException as error:
             raise InvalidRequest(f"the column {field.name!r} does not fit {field.type}: {error}") from error
     return columns
@@ -113,11 +113,11 @@ class _Compiler:
         while isinstance(schema, Mapping) and isinstance(schema.get("type"), (list, Mapping)):
             schema = schema["type"]
         if isinstance(schema, list):
-            branches = [place for place, branch in enumerate(schema) if branch != "null"]
+            branches = [position for position, branch in enumerate(schema) if branch != "null"]
             if not branches:
                 return ConstantEncoder(b"\x00")
             item = self._encoder(schema[branches[0]], namespace, kind)
-            null = next((place for place, branch in enumerate(schema) if branch == "null"), None)
+            null = next((position for position, branch in enumerate(schema) if branch == "null"), None)
             return OptionalEncoder(item, branches[0], null)
         if schema == "null":
             return NullEncoder()

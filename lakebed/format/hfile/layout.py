@@ -158,7 +158,7 @@ def render_trailer(numbers: Mapping[int, int], comparator: str, codec: int) -> b
 
 
 def render_file_info(info: Mapping[bytes, bytes]) -> bytes:
-    """The payload of the file info block, entries in the order given."""
+    """The payload of the file info block, entries in the order passed."""
     message = b"".join(_encode_bytes(1, _encode_bytes(1, key) + _encode_bytes(2, value)) for key, value in info.items())
     return INFO_PREFIX + _encode_varint(len(message)) + message
 

@@ -55,7 +55,7 @@ class _Pointer:
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """A decoded data block: keys in file order, and where each value lies in the payload."""
+    """A decoded data block: keys in file order, and where each value is in the payload."""
 
     payload: bytes
     keys: list[bytes]
@@ -92,7 +92,7 @@ class HFileReader:
         payloads, offset = [], 0
         for magic in (INDEX_MAGIC, INDEX_MAGIC, INFO_MAGIC):
             if magic == INFO_MAGIC and start + offset != self.trailer.file_info_offset:
-                raise self._corrupt("the file info is not where the trailer says", self.trailer.file_info_offset)
+                raise self._corrupt("the file info is not where the trailer points", self.trailer.file_info_offset)
             payload, length = self._block(section[offset:], start + offset, magic)
             payloads.append(payload)
             offset += length
@@ -196,7 +196,7 @@ class HFileReader:
             raw = data[pointer.offset - start : pointer.offset - start + pointer.size]
             payload, length = self._block(raw, pointer.offset, DATA_MAGIC)
             if length != pointer.size:
-                raise self._corrupt(f"the index says {pointer.size} bytes, the block says {length}", pointer.offset)
+                raise self._corrupt(f"the index records {pointer.size} bytes, the block {length}", pointer.offset)
             block = self._parse_entries(payload, pointer.offset)
             if not block.keys or (block.keys[0] != self._first_keys[number] and self._has_exact_index):
                 raise self._corrupt("the block does not start with the key in the index", pointer.offset)
@@ -303,7 +303,7 @@ class HFileReader:
         else:
             data = self._read_range(offset, length)
         if len(data) != length:
-            raise self._corrupt(f"{length} bytes were asked for, {len(data)} came", offset)
+            raise self._corrupt(f"{length} bytes were requested, {len(data)} returned", offset)
         return data
 
     def _corrupt(self, what: str, offset: int) -> CorruptTable:

@@ -1,7 +1,7 @@
-"""A log block as both log formats know it: a kind, header entries, and the location of its content.
+"""A log block as both log formats define it: a kind, header entries, and the location of its content.
 
 A block is a value without bytes. Which blocks of a slice count is decided from headers alone, so contents that a
-rollback or a log compaction put out of force are never read. The numbers of `BlockKind` and `Header` are the ordinals
+rollback or a log compaction excluded are never read. The numbers of `BlockKind` and `Header` are the ordinals
 that format version 1 stores; version 2 stores the names.
 
 Record positions are the one header value with a grammar of its own:
@@ -30,7 +30,7 @@ FORMAT_V2 = 2
 
 
 class BlockKind(IntEnum):
-    """What a block holds. CORRUPT is never stored: it stands for a stretch of bytes that is no block."""
+    """What a block holds. CORRUPT is never stored: it stands for a byte range that is no block."""
 
     COMMAND = 0
     DELETE = 1
@@ -89,7 +89,7 @@ class LogBlock:
 
     @property
     def target_instant_time(self) -> str:
-        """The instant a rollback command takes back."""
+        """The instant that a rollback command rolls back."""
         return self._required(Header.TARGET_INSTANT_TIME)
 
     @property
@@ -158,7 +158,7 @@ def encode_positions_v1(positions: npt.NDArray[np.uint64]) -> str:
 
 
 def decode_positions_v1(text: str, rows: int, file: str, offset: int | None = None) -> npt.NDArray[np.uint64]:
-    """The row numbers of `rows` records. A few bytes of bitmap can claim 2^64 members: the count is asked first."""
+    """The row numbers of `rows` records. A few bytes of bitmap can claim 2^64 members: the count is checked first."""
     raw = _unbase64(text, file, offset)
     try:
         bitmap = BitMap64.deserialize(raw)

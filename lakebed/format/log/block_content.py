@@ -72,7 +72,8 @@ def decode_delete_block(content: bytes, ordering: Sequence[pa.Field], file: str,
         raise CorruptTable("a delete has no key", file=file, offset=offset)
     rows = [_ordering_values(record["orderingVal"], len(ordering), file, offset) for record in records]
     columns = [
-        _ordering_column([row[place] for row in rows], field.type, file, offset) for place, field in enumerate(ordering)
+        _ordering_column([row[position] for row in rows], field.type, file, offset)
+        for position, field in enumerate(ordering)
     ]
     return pa.Table.from_arrays([pa.array(keys, pa.string()), *columns], schema=delete_schema(ordering))
 
@@ -164,14 +165,14 @@ def decode_hfile_block(
     entries = list(reader.entries())
     batch = decode_values([value for _, value in entries], schema_json, file, offset, columns=columns)
     key_field = RECORD_KEY if _has_field(schema_json, RECORD_KEY, file) else "key"
-    place = batch.schema.get_field_index(key_field)
-    if place < 0:
+    position = batch.schema.get_field_index(key_field)
+    if position < 0:
         return batch
     try:
         keys = pa.array([key for key, _ in entries], pa.binary()).cast(pa.string())
     except pa.ArrowInvalid as error:
         raise CorruptTable("a key of an HFile is not UTF-8", file=file, offset=offset) from error
-    return batch.set_column(place, batch.schema.field(place), keys)
+    return batch.set_column(position, batch.schema.field(position), keys)
 
 
 def _has_field(schema_json: str, name: str, file: str) -> bool:

@@ -6,14 +6,14 @@
     type      4   ordinal of the block kind
     header    …   map
     size      8   of the content
-    content   …   what the kind says (`log/block_content`)
+    content   …   defined by the kind (`log/block_content`)
     footer    …   map, in practice empty: 00 00 00 00
     trailer   8   6 + L: the way back from here to the magic
     map       =   int32 count, then per entry: int32 ordinal, int32 length, UTF-8 text
     numbers   =   big-endian
 
-Files were appended to by tasks that could die, so a stretch that is no block is an expected sight: it comes out as a
-CORRUPT block and reading goes on at the next magic. A stretch is corrupt when its length runs past the end of the
+Files were appended to by tasks that could die, so a byte range that is no block is expected: it is reported as a
+CORRUPT block and reading goes on at the next magic. A byte range is corrupt when its length runs past the end of the
 file, when the trailer disagrees with the length, or when neither the end nor a magic follows (a writer may die inside
 the next magic: fewer bytes than a magic count as the end). A block whose frame is sound but whose inside contradicts
 itself was not torn by a dying task; that is an error.
@@ -45,7 +45,7 @@ _RESYNC_CHUNK = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What a version of the log format has; readers ask these questions and never compare version numbers."""
+    """The features of a version of the log format; readers test these and never compare version numbers."""
 
     has_block_length: bool
     has_header: bool
@@ -124,7 +124,7 @@ def scan_blocks(read: Read, size: int, file: str) -> Iterator[LogBlock]:
 def _frame_end(window: _Window, offset: int, *, ahead: bool = True) -> int | None:
     """Where the block that starts here ends, or None when no whole block starts here.
 
-    While looking for the next block only the few bytes asked for are read: a stretch full of magics must not cost a
+    While looking for the next block only the few requested bytes are read: a byte range full of magics must not cost a
     window of read-ahead for each.
     """
     if offset + _BODY_AT + _SMALLEST_BODY > window.size or window.get(offset, len(MAGIC)) != MAGIC:

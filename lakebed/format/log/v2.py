@@ -1,4 +1,4 @@
-"""Log format version 2: the file is one native Parquet file, and the block header lies in its footer.
+"""Log format version 2: the file is one native Parquet file, and the block header is in its footer.
 
     row groups    data rows | delete rows | none at all for a command
     footer        key-value entries, in one of three spellings:
@@ -99,27 +99,27 @@ def _check_version(text: str | None, file: str) -> None:
 
 
 def _kind(word: str | None, header: Mapping[Header, str], log: LogFile) -> BlockKind:
-    told = None
+    by_footer = None
     if word is not None:
-        told = _KIND_OF_WORD.get(word)
-        if told is None:
+        by_footer = _KIND_OF_WORD.get(word)
+        if by_footer is None:
             raise UnsupportedFormat(f"log block type {word[:40]!r} is unknown", file=log.path)
-    if told is BlockKind.COMMAND or Header.COMMAND_BLOCK_TYPE in header:
+    if by_footer is BlockKind.COMMAND or Header.COMMAND_BLOCK_TYPE in header:
         return BlockKind.COMMAND
     if not log.native:
-        if told is None:
-            raise CorruptTable(f"neither name nor footer ({RFC_TYPE_KEY}) says what the log holds", file=log.path)
-        return told
+        if by_footer is None:
+            raise CorruptTable(f"neither name nor footer ({RFC_TYPE_KEY}) states what the log holds", file=log.path)
+        return by_footer
     by_name = _KIND_OF_NAME[log.kind]
     if by_name is BlockKind.PARQUET_DATA and log.name.endswith(".hfile"):
         return BlockKind.HFILE_DATA
-    if told is not None and told is not by_name:
-        raise CorruptTable(f"the name says {log.kind} and the footer says {word}", file=log.path)
+    if by_footer is not None and by_footer is not by_name:
+        raise CorruptTable(f"the name states {log.kind} and the footer {word}", file=log.path)
     return by_name
 
 
 def footer_entries(kind: BlockKind, header: Mapping[Header, str]) -> dict[str, str]:
-    """The footer entries of a native log to be written: Hudi's map and RFC-103's keys, saying the same."""
+    """The footer entries of a native log to be written: Hudi's map and RFC-103's keys, with the same content."""
     if kind not in _TYPE_WORDS:
         raise InvalidRequest(f"a native log cannot hold a {kind.name} block")
     if Header.INSTANT_TIME not in header:

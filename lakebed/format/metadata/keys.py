@@ -140,7 +140,7 @@ def _unescape(text: str) -> str:
 
 
 def _separator(key: str) -> int | None:
-    """Where the unescaped `$` stands."""
+    """The position of the unescaped `$`."""
     at = 0
     while at < len(key):
         if key[at] == "$":

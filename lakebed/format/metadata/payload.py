@@ -3,8 +3,8 @@
     value  =  Avro binary of HoodieMetadataRecord: key "" | type | filesystemMetadata? | BloomFilterMetadata?
               | ColumnStatsMetadata? | recordIndexMetadata? | SecondaryIndexMetadata?
 
-One Avro record type serves all partitions and `type` says which part is filled; in memory every kind is a class of its
-own. The key is blank inside the value and comes from the HFile. Bytes are always decoded with the schema that lies
+One Avro record type serves all partitions and `type` states which part is filled; in memory every kind is a class of
+its own. The key is blank inside the value and comes from the HFile. Bytes are always decoded with the schema stored
 beside them. Hudi's writers put the five meta fields in front, all null; only compaction fills the file name. A file id
 that is a UUID and a number is stored as two halves.
 """

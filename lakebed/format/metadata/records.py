@@ -66,7 +66,7 @@ class ColumnStatsRecord:
     """Bounds and counts of a column in a file, or in a partition (`file_name` is then the partition).
 
     `min_value` and `max_value` are as stored: decimals as unscaled big-endian bytes, dates as epoch days, timestamps
-    as ticks. `wrapper` names the Avro record around them. `type_ordinal` says what they mean; None in index version 1.
+    as ticks. `wrapper` names the Avro record around them. `type_ordinal` is their type; None in index version 1.
     """
 
     key: str
@@ -100,7 +100,7 @@ class ColumnStatsRecord:
 
     @property
     def bounds(self) -> tuple[pa.Scalar | None, pa.Scalar | None]:
-        """Smallest and largest value; None where there is none, or none that is understood."""
+        """Smallest and largest value; None where there is none, or none of a known type."""
         arrow_type = self.arrow_type
         if arrow_type is None:
             return None, None
@@ -109,7 +109,7 @@ class ColumnStatsRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordIndexRecord:
-    """Where a record key lives. `instant_ms` is the requested time of its write, in epoch milliseconds."""
+    """The location of a record key. `instant_ms` is the requested time of its write, in epoch milliseconds."""
 
     key: str
     partition: str
@@ -132,7 +132,7 @@ MetadataRecord = FilesRecord | BloomFilterRecord | ColumnStatsRecord | RecordInd
 
 
 def merge_records(older: MetadataRecord | None, newer: MetadataRecord) -> MetadataRecord | None:
-    """What a key holds after a newer record came; None when it is then gone."""
+    """What a key holds after a newer record; None when that removes it."""
     if isinstance(newer, SecondaryIndexRecord) and newer.is_deleted:
         return None
     if isinstance(newer, FilesRecord) and isinstance(older, FilesRecord):

@@ -1,4 +1,4 @@
-"""The footer of a Parquet file, parsed by ourselves so that a damaged one is an error and never aborts the process.
+"""The footer of a Parquet file, parsed by lakebed so that a damaged one is an error and never aborts the process.
 
     "PAR1" | column chunks, row group by row group | FileMetaData | u32 its length, little endian | "PAR1"
 
@@ -7,9 +7,9 @@
     ColumnChunk    3 meta data: 1 type, 3 path, 5 values, 6 and 7 sizes, 9 and 11 where its pages begin, 12 statistics
     Statistics     1 max, 2 min (old, order unclear), 3 nulls, 5 max, 6 min (the type's own order), 7 and 8 exact?
 
-Arrow's reader is right for the data, but its view of the footer throws across a border that kills the process when a
+Arrow's reader is right for the data, but its view of the footer throws an exception that kills the process when a
 column chunk contradicts the schema. Opening a footer here steps over the column chunks and remembers where they begin;
-one is decoded when it is asked for.
+one is decoded when it is needed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SortingColumn:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What a writer noted of a column chunk, as bytes; `parquet/statistics` knows what they mean."""
+    """What a writer noted of a column chunk, as bytes; `parquet/statistics` decodes them."""
 
     min_value: bytes | None = None
     max_value: bytes | None = None
@@ -78,7 +78,7 @@ class ColumnChunk:
     dictionary_page_offset: int | None
     statistics: Statistics | None
     offset: int
-    """Where its description stands in the file, for error messages."""
+    """Where its description is in the file, for error messages."""
 
 
 @dataclass(frozen=True, slots=True)

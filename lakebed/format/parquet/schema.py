@@ -1,10 +1,10 @@
 """The schema in a Parquet footer: a flat list of elements, depth first, of which only the leaves hold values.
 
     SchemaElement  1 type, 2 width, 3 repetition, 4 name, 5 children, 6 converted type (old), 7 scale, 8 precision,
-                   10 logical type (a union: the field that is set says which)
+                   10 logical type (a union: the field that is set is the type)
 
-A leaf has a physical type, in which statistics are stored, and a logical one, which says what they mean. Old writers
-give only the converted type; both come out here as one `Logical`.
+A leaf has a physical type, in which statistics are stored, and a logical one, which defines what they mean. Old writers
+store only the converted type; both come out here as one `Logical`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Leaf:
     repeated: bool
     """Whether it, or a group around it, may have several values in a row."""
     by_type: bool = False
-    """Whether the footer vouches that new statistics follow the order of the type."""
+    """Whether the footer states that new statistics follow the order of the type."""
 
     @property
     def name(self) -> str:

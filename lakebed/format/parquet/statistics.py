@@ -1,10 +1,11 @@
 """Decodes the bounds in Parquet statistics: bytes and a leaf in, Python values out, None where a bound is unsure.
 
-The new pair (`min_value`, `max_value`) counts where the footer says that it follows the order of the type. The old pair
-was written in whatever order the writer's language had, so it counts for signed whole numbers only, where there is just
-one. Text and bytes are ordered by unsigned bytes, which for valid UTF-8 is the order of Python's strings. Writers may
-cut long values: the cut minimum is smaller, the raised maximum larger, so both still are bounds. NaN is in no order,
-and a zero bound stands for both zeros. Where Python's types are coarser (nanoseconds), bounds are rounded outwards.
+The new pair (`min_value`, `max_value`) counts where the footer states that it follows the order of the type. The old
+pair was written in whatever order the writer's language had, so it counts for signed whole numbers only, where there is
+just one. Text and bytes are ordered by unsigned bytes, which for valid UTF-8 is the order of Python's strings. Writers
+may cut long values: the cut minimum is smaller, the raised maximum larger, so both still are bounds. NaN is in no
+order, and a zero bound stands for both zeros. Where Python's types are coarser (nanoseconds), bounds are rounded
+outwards.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def bounds(chunk: ColumnChunk, file: str) -> Bounds:
 
 
 def null_count(chunk: ColumnChunk) -> int | None:
-    """How many nulls, where the statistics say so believably."""
+    """How many nulls, where the statistics state a plausible number."""
     found = chunk.statistics.null_count if chunk.statistics else None
     return found if found is not None and 0 <= found <= chunk.num_values else None
 
@@ -83,7 +84,7 @@ _Decode: TypeAlias = "Callable[[bytes | None, bool], Any]"
 
 
 def _decoder(leaf: Leaf) -> _Decode | None:
-    """How a bound becomes a value; the flag says that it is the upper one. None: bounds of the type are not used."""
+    """How a bound becomes a value; the flag marks the upper one. None: bounds of the type are not used."""
     kind, physical = leaf.logical.kind, leaf.physical
     if physical in _INTEGERS:
         return _integers(leaf, _INTEGERS[physical])

@@ -16,8 +16,8 @@
                 manifest_N   {"files": [{"fileName": ..., "fileLen": ...}, ...]}
 
 History rows keep `metadata` (completed) and `plan` (requested) as the same bytes under the completed action's word, so
-a `commit` may have a compaction plan, and `decode_body` takes it. The record is known by the name in its own schema and
-must be one that the action can have.
+a `commit` may have a compaction plan, and `decode_body` takes it. The record is identified by the name in its own
+schema and must be one that the action can have.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def encode_body(body: ActionBody | None, action: Action, state: State) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """One file of the history that counts."""
+    """One current file of the history."""
 
     file_name: str
     file_len: int
@@ -192,7 +192,7 @@ def render_manifest(entries: Sequence[ManifestEntry]) -> bytes:
 
 
 def parse_version(data: bytes, file: str) -> int:
-    """The number in `_version_`, the manifest that counts."""
+    """The number in `_version_`, that of the current manifest."""
     if not re.fullmatch(rb"[0-9]{1,18}", data.strip()):
         raise CorruptTable(f"{data[:20]!r} is not a manifest number", file=file)
     return int(data)

@@ -1,7 +1,7 @@
 """The Avro records of clean, rollback, savepoint, restore and indexing actions.
 
 Each value of `model/actions.py` has a reader `..._from(fields)` and a writer `..._record(value)` side by side. Paths
-are kept as they stand: plans of real Hudi hold absolute ones, of the machine that planned; only the name counts.
+are kept as they are: plans of real Hudi hold absolute ones, of the machine that planned; only the name counts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Avro records of commits, compaction plans and clustering plans.
 
 Each value of `model/actions.py` has a reader `..._from(fields)` and a writer `..._record(value)` side by side. Numbers
-that a writer left null read as 0 and are written as 0, since real Hudi's services trip over nulls there; the other
+that a writer left null read as 0 and are written as 0, since real Hudi's services fail on nulls there; the other
 oddities kept are the text `null` for "no previous commit" and a version that commits leave null and plans set to 2.
 """
 

@@ -134,7 +134,7 @@ def test_only_keys_of_a_base_file_that_may_repeat_them_are_read_twice() -> None:
 
 def test_a_file_that_lies_about_its_keys_is_refused_by_name() -> None:
     base = replace(repeated(("a", 5, "x"), ("a", 6, "y")), is_unique=True)
-    with pytest.raises(CorruptTable, match="log 0: said to hold every key once, but 'a' comes twice"):
+    with pytest.raises(CorruptTable, match="log 0: marked as having unique keys, but 'a' comes twice"):
         hashed(base, data(1, ("a", 9, "log")))
 
 

@@ -119,13 +119,13 @@ def sized(nbytes: int) -> SliceVectors:
 def test_vectors_that_nobody_uses_make_room() -> None:
     kept = MergeVectorCache(budget=3000)
     for name in "ab":
-        kept.put(key(name), sized(800), kept.asked(key(name)))
+        kept.put(key(name), sized(800), kept.note_request(key(name)))
     assert [key(name) in kept for name in "abc"] == [True, True, False]
-    assert not kept.asked(key("c")), "nobody asked for them before"
+    assert not kept.note_request(key("c")), "nobody asked for them before"
     kept.put(key("c"), sized(800), 0)
     assert key("c") not in kept, "who asks for the first time pushes nobody out"
     kept.get(key("b"))
-    kept.put(key("c"), sized(800), kept.asked(key("c")))
+    kept.put(key("c"), sized(800), kept.note_request(key("c")))
     assert [key(name) in kept for name in "abc"] == [False, True, True], "unused since somebody asked for the others"
     kept.clear()
     assert not any(key(name) in kept for name in "abc")
@@ -135,13 +135,13 @@ def test_vectors_above_the_budget_push_nothing_out() -> None:
     kept = MergeVectorCache(budget=3000)
     kept.put(key("small"), sized(800), 0)
     for _ in range(3):
-        since = kept.asked(key("large"))
+        since = kept.note_request(key("large"))
         assert not kept.has_room(4000, since)
         kept.put(key("large"), sized(4000), since)
         assert [key(name) in kept for name in ("small", "large")] == [True, False]
     assert not kept.has_room(800, 0, keep=1000), "what a scan may keep counts those that are there"
-    assert not kept.has_room(1200, kept.asked(key("large")), keep=1600)
-    assert kept.has_room(1000, kept.asked(key("large")), keep=1600), "nobody used the small ones since"
+    assert not kept.has_room(1200, kept.note_request(key("large")), keep=1600)
+    assert kept.has_room(1000, kept.note_request(key("large")), keep=1600), "nobody used the small ones since"
 
 
 class Looked(dict[Any, Any]):
@@ -160,7 +160,7 @@ def test_whether_there_is_room_is_told_without_a_look_at_every_entry(budget: int
     looked = Looked()
     kept = MergeVectorCache(budget=budget, _kept=looked)
     for number in range(200):
-        kept.put(key(str(number)), sized(400), kept.asked(key(str(number))))
+        kept.put(key(str(number)), sized(400), kept.note_request(key(str(number))))
     assert len(looked) > 20
     assert looked.entries < 3 * 200
 
