@@ -223,7 +223,7 @@ class Services:
     def _now(self) -> Services:
         """The same services on the table as it is now, which the table object sees from here on, too."""
         client = self.client.reload()
-        self.txn_context.tell(client)
+        self.txn_context.notify(client)
         return replace(self, client=client)
 
     def _after(self, done: tuple[Instant, ...]) -> Services:
