@@ -37,9 +37,9 @@ class ClaimedPlan:
 
 
 def claim_plan(
-    client: MetaClient, action: Action, plan: Plan, txn_context: TxnContext, *, begins: bool
+    client: MetaClient, action: Action, plan: Plan, txn_context: TxnContext, *, keep_claim: bool
 ) -> ClaimedPlan | None:
-    """Plan under the lock and save the plan; the claim outlives the lock only if the caller `begins` to run the plan.
+    """Plan under the lock and save the plan; `keep_claim` is for a caller that runs the plan right away.
 
     The heartbeat of a claim that is kept is renewed from the start, however long the planning takes: once the plan can
     be seen, other writers may check whether anybody runs it.
@@ -56,7 +56,7 @@ def claim_plan(
             lease.confirm()
             data = encode_body(body, action, State.REQUESTED)
             requested = create_requested(storage, requested_time, action, data, fresh.active.folder)
-            kept = begins
+            kept = keep_claim
         finally:
             if not kept:
                 heartbeat.remove()

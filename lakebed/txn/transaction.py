@@ -8,7 +8,7 @@
             markers and heartbeat removed
     abort   rollback of our own instant
 
-    with Transaction.begin(client, Action.DELTA_COMMIT, control, operation="UPSERT") as txn:
+    with Transaction.begin(client, Action.DELTA_COMMIT, txn_context, operation="UPSERT") as txn:
         ...                       # write files whose names have txn.requested_time
         txn.commit(metadata)      # leaving the block without it, or by an exception, undoes the write
 
@@ -77,7 +77,7 @@ def schedule(client: MetaClient, action: Action, plan: Plan, txn_context: TxnCon
 
     `plan` gets the table as it is now and the requested time: whatever completes later completes after that time.
     """
-    found = claim_plan(client, action, plan, txn_context, begins=False)
+    found = claim_plan(client, action, plan, txn_context, keep_claim=False)
     return found.instant if found is not None else None
 
 
@@ -154,7 +154,7 @@ class Transaction:
         """
         if action.completes_as.adds_files:
             txn_context.require_metadata_writer(client)
-        found = claim_plan(client, action, plan, txn_context, begins=True)
+        found = claim_plan(client, action, plan, txn_context, keep_claim=True)
         if found is None:
             return None
         return cls._running(found.client, found.instant, txn_context, found.heartbeat, operation)
