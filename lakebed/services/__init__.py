@@ -1,1 +1,1 @@
-"""Upkeep of a table: what is done to its files without changing what it says."""
+"""Table services: what is done to the files and the timeline of a table without changing its rows."""

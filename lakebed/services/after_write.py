@@ -1,7 +1,7 @@
-"""Upkeep right after a write, where the options ask for it.
+"""Table services right after a write, where the options enable them.
 
 The write is committed by then, so a service that fails is a warning and no error: its plan stays on the timeline, and
-whoever comes next runs it.
+the next process that runs the service runs it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakebed.write.writer_context import WriterContext
 
 
 def after_write(services: Services, written: WriterContext | None = None) -> None:
-    """Whatever is due now that a write is done; `written` is the write's context, which has read the options."""
+    """Run the services that are due after a write; `written` is the write's context, which has read the options."""
     try:
         upkeep, txn_context = _settings(services, written)
     except LakebedError as error:
@@ -75,9 +75,10 @@ def _cluster(services: Services, options: ClusteringOptions) -> None:
 
 
 def _tidy(services: Services, upkeep: UpkeepGroups, txn_context: TxnContext) -> None:
-    """Clean and archive, where the names on the timeline say that there may be something to do.
+    """Clean and archive, where the names on the timeline show that there may be something to do.
 
-    The write left the table in hand: reading it again would cost every write for the few that have something to do.
+    The table is in memory as the write left it: reading it again would slow down every write for the few that have
+    something to do.
     """
     client = services.client
     try:

@@ -1,14 +1,14 @@
 """Archiving: old actions move from the active timeline into the history.
 
     without the lock   list the data files
-    under the lock     choose  ->  delete files of these begins that no commit names  ->  flush into the history
+    under the lock     choose  ->  delete files of these writes that no commit names  ->  flush into the history
                        ->  delete the timeline files: pending states first, then completed ones, oldest first
-                       ->  merge and sweep files of the history
+                       ->  merge files of the history, and remove those that its retained versions do not need
 
-A file counts as committed once its begin is older than the active timeline, which is why nothing may be left that its
-commit does not name; where a plan of another program holds such a file, archiving stops before it. Between the flush
-and the last deletion some actions are in both timelines, which count as one; a round that died there is finished by the
-next, which only deletes what the history has already. The order of deletion never makes a completed action look
+A file counts as committed once its requested time is older than the active timeline, which is why no file may be left
+that its commit does not name; where a plan of another program holds such a file, archiving stops before it. Between the
+flush and the last deletion some actions are in both timelines, which count as one; a round that died there is finished
+by the next, which only deletes what the history has already. The order of deletion never makes a completed action look
 pending.
 """
 
@@ -38,7 +38,7 @@ from lakebed.view.slicing import group_files
 
 
 def archive(client: MetaClient, txn_context: TxnContext, options: ArchiveOptions) -> tuple[Instant, ...]:
-    """Move what is old into the history; the actions that left the active timeline. `client` was just read."""
+    """Move old actions into the history; the actions that left the active timeline. `client` was just read."""
     if choose_round(client, options, {}) is None and not _archived_already(client):
         return ()
     files = _data_files(client)
@@ -61,12 +61,12 @@ def archive(client: MetaClient, txn_context: TxnContext, options: ArchiveOptions
         if history.version is not None:
             history = compact(history, options.batch, options.target_size)
             sweep(history, options.versions)
-    txn_context.tell(fresh.changed({}, forgotten))
+    txn_context.notify(fresh.changed({}, forgotten))
     return tuple(gone)
 
 
 def _choose(client: MetaClient, options: ArchiveOptions, files: Files) -> tuple[Round | None, list[str]]:
-    """What is archived, and the files that go before it is; up to a file that must go and that a plan names."""
+    """What is archived, and the files to delete before it is; only up to a file to be deleted that a plan holds."""
     held = Reserved.of(client).held()
     stays: set[str] = set()
     while chosen := choose_round(client, options, files, stays):
@@ -88,9 +88,9 @@ def _data_files(client: MetaClient) -> Files:
 
 
 def _unnamed(client: MetaClient, chosen: Round, files: Files) -> Iterator[BaseFile | LogFile]:
-    """Files that would begin to count when their begin leaves the active timeline, and no commit names them."""
+    """Files that would count once their requested time leaves the active timeline, although no commit names them."""
     commits = TimelineCommits(client)
-    reported = {info.path for infos in commits.written().values() for info in infos}  # tables of old append to old logs
+    reported = {info.path for infos in commits.written().values() for info in infos}  # with appends to older logs
     for file in (file for group in files.values() for file in group):
         requested_time = file.requested_time
         if (
@@ -132,7 +132,7 @@ def _bytes(client: MetaClient, instant: Instant) -> bytes | None:
 
 
 def _archived_already(client: MetaClient) -> set[Instant]:
-    """Completed actions of the active timeline that the history has as well; its files' names tell, mostly."""
+    """Completed actions of the active timeline that the history has as well; mostly known from its file names."""
     first = client.timeline.first
     if first is None:
         return set()

@@ -4,12 +4,12 @@
              · that is pending, of whatever kind           (older files would count as committed, newer ones not yet)
              · that has a savepoint                        (a restore needs every write after it)
              · that the last clean retains                 (Hudi's next clean continues from there)
-             · that is not in a compacted metadata table   (Hudi asks the active timeline what its logs are worth)
+             · that is not in a compacted metadata table   (Hudi asks the active timeline whether its logs are valid)
              · that replaced a group whose files are there (Hudi asks the active timeline alone what was replaced)
 
-What is archived is a prefix by begin, so that "older than the first write of the active timeline" means committed.
-Cleans, rollbacks and the rest go along with the writes around them; the newest clean stays, for it is where readers of
-any kind find how far back they can travel.
+What is archived is a prefix by requested time, so that "older than the first write of the active timeline" means
+committed. Cleans, rollbacks and the rest are archived with the writes around them; the newest clean stays, for it
+states to all readers how far back they can travel.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Files = Mapping[FileGroupId, Sequence[BaseFile | LogFile]]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round of archiving takes; whatever began before `start` is archived then, or was never committed."""
+    """What one round of archiving takes; every action requested before `start` is then archived, or never committed."""
 
     instants: tuple[Instant, ...]
     start: str
@@ -47,7 +47,7 @@ def is_archive_due(client: MetaClient, options: ArchiveOptions) -> bool:
 def choose_round(client: MetaClient, options: ArchiveOptions, files: Files, held: Collection[str] = ()) -> Round | None:
     """The actions to archive, oldest first; None when there are none. `files` are the data files on storage.
 
-    `held` are begins of which a file cannot be deleted now that must not count later.
+    `held` are requested times with a file that cannot be deleted now and that must not count later.
     """
     writes = client.completed_writes()
     if len(writes) <= options.max_commits:
@@ -73,7 +73,7 @@ def choose_round(client: MetaClient, options: ArchiveOptions, files: Files, held
 
 
 def _limits(client: MetaClient) -> Iterable[str]:
-    """Begins from which on everything stays."""
+    """Requested times from which on everything stays."""
     for instant in client.timeline.pending:
         if instant.action is not Action.SAVEPOINT:
             yield comparable(instant.requested_time)
@@ -85,7 +85,7 @@ def _limits(client: MetaClient) -> Iterable[str]:
 
 
 def _retained(client: MetaClient) -> Iterable[str]:
-    """The begin from which on the newest clean retains writes; by file versions, from the first whole state on."""
+    """The requested time from which on the newest clean retains writes; by file versions, the first whole state."""
     clean = client.timeline.completed.of_actions(Action.CLEAN).last
     body = client.body(clean) if clean is not None else None
     if isinstance(body, CleanMetadata) and body.earliest_to_retain:
@@ -96,7 +96,7 @@ def _retained(client: MetaClient) -> Iterable[str]:
 
 
 def _for_restores(writes: Sequence[Instant], saved: Collection[str]) -> Iterable[str]:
-    """Begins of saved writes, and of all that were complete after one of them, though they may have begun before."""
+    """Requested times of saved writes, and of all that completed after one of them, even if they began before."""
     yield from map(comparable, saved)
     times = [comparable(write.completion_time or "") for write in writes if write.requested_time in saved]
     first = min(times, default=_EVER)
@@ -111,7 +111,7 @@ def _others(client: MetaClient, start: str) -> list[Instant]:
 
 
 def _still_retires(client: MetaClient, write: Instant, files: Files) -> bool:
-    """Whether files of a group that the write replaced are still there, and would come back to life without it."""
+    """Whether files of a group that the write replaced are still there, and would be current again without it."""
     if write.action is not Action.REPLACE_COMMIT:
         return False
     body = client.body(write)

@@ -1,12 +1,12 @@
-"""The check of a table: every promise that readers rely on, tried, and reported instead of raised.
+"""The check of a table: every invariant that readers rely on is verified, and violations are reported, not raised.
 
     properties   whole, checksum, no rewrite left half done
     timeline     every instant readable; times in order; what is pending, and whether anybody still works on it
     files        what commits name is there, nothing else is; partitions are marked       (check_files)
-    rows         files sorted and marked as they say, keys in one place                   (check_rows)
+    rows         files sorted and marked as they state, each key in one file group        (check_rows)
 
 An ERROR means that some answer may be wrong or some read fail, a WARNING that work or space is wasted or another
-program may be misled, INFO what one may want to know. Nothing is changed.
+program may be misled, INFO is for information only. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ PROPERTIES = "properties are whole"
 READABLE = "timeline is readable"
 ORDERED = "times are in order"
 PENDING = "nothing is left pending"
-LEFTOVERS = "nothing is left lying"
+LEFTOVERS = "no leftovers of dead writers"
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 _SERVICES = (Action.COMPACTION, Action.LOG_COMPACTION, Action.CLUSTERING, Action.CLEAN, Action.INDEXING)
 
 
 def check_table(client: MetaClient, runner: Runner, options: ReadOptions | None = None) -> list[Finding]:
-    """What is wrong with the table, worst first; an empty list is a clean bill of health."""
+    """What is wrong with the table, worst first; an empty list means that nothing was found."""
     found = list(check_properties(client))
     try:
         client = client.reload()
@@ -125,18 +125,18 @@ def _check_completions(client: MetaClient) -> Iterator[Finding]:
 
 
 def check_leftovers(client: MetaClient) -> Iterator[Finding]:
-    """Heartbeats, markers and temporaries of writers that are not at work any more."""
+    """Heartbeats, markers and temporary files of writers that are not running any more."""
     what_to_do = "Nothing; the next write removes it."
-    begins = {info.name for info in client.storage.list(HEARTBEAT_DIR)}
+    requested_times = {info.name for info in client.storage.list(HEARTBEAT_DIR)}
     for info in client.storage.list(TEMP_DIR, recursive=True):
         top, _, below = info.path.removeprefix(f"{TEMP_DIR}/").partition("/")
         if below:
-            begins.add(top)
+            requested_times.add(top)
         elif top.startswith(TEMP_PREFIX):
             owner = owner_of_temporary(top)
             if owner is None or owner.is_gone:
                 yield Finding(LEFTOVERS, Severity.INFO, info.path, "a temporary of a process that is gone", what_to_do)
-    for requested_time in sorted(filter(is_instant_time, begins)):
+    for requested_time in sorted(filter(is_instant_time, requested_times)):
         if all(instant.is_completed for instant in client.timeline.at(requested_time)):
             what = f"a heartbeat or markers of {requested_time}, which is not under way"
             yield Finding(LEFTOVERS, Severity.INFO, f"{HEARTBEAT_DIR}/{requested_time}", what, what_to_do)

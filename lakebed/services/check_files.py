@@ -1,7 +1,8 @@
 """Files against timeline: what commits name is there as it was written, nothing else is, and partitions are marked.
 
-A file that is gone is only missed when somebody needs it: by now, or at a time that no clean has given up. A file that
-nobody names is no danger to readers that ask the timeline, but it takes space, and a later archiving may make it count.
+A missing file is an error if the current state needs it, and a warning if an older state does that no clean has given
+up. A file that no commit names does not affect readers that ask the timeline, but it takes space, and a later archiving
+may make it count.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _DELETE = "Delete the file: no reader counts it."
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All files outside `.hoodie`, by folder, and what the timeline says of them."""
+    """All files outside `.hoodie`, by folder, and the commits of the timeline."""
 
     client: MetaClient
     commits: TimelineCommits
@@ -63,7 +64,7 @@ class Listing:
 
 
 def _counts(client: MetaClient, folder: str, files: list[FileInfo]) -> bool:
-    """Whether a folder is the table's: not scratch space of some engine, told by a dot, that is no partition."""
+    """Whether a folder is the table's: a hidden one that is no partition is scratch space of some engine."""
     if not is_hidden(folder):
         return True
     metafile = next((info for info in files if is_partition_metafile(info.name)), None)
@@ -71,7 +72,7 @@ def _counts(client: MetaClient, folder: str, files: list[FileInfo]) -> bool:
 
 
 def check_files(client: MetaClient, options: ReadOptions) -> Iterator[Finding]:
-    """Everything about files that their names, sizes and places tell."""
+    """Everything that can be checked by the names, sizes and folders of files."""
     listing = Listing.of(client)
     try:
         listing.commits.written()
@@ -105,20 +106,20 @@ def check_named_files(listing: Listing) -> Iterator[Finding]:
 
 
 def _needed(listing: Listing) -> set[str]:
-    """Files of the newest slice of every living group, lost ones included; not logs that a log compaction replaced."""
+    """Files of the newest slice of every current file group, also missing ones; not logs that were log-compacted."""
     client = listing.client
     reported = {info.path: info for files in listing.commits.written().values() for info in files}
     view = FileSystemView(_Reported(listing, reported), TimelineCommits(client))
     needed: set[str] = set()
     for file_slice in (file_slice for partition in view.partitions() for file_slice in view.slices(partition)):
-        begins = {log.requested_time for log in file_slice.log_files}
-        needed.update(file.path for file in file_slice.files if view.commits.log_compacted_by(file) not in begins)
+        times = {log.requested_time for log in file_slice.log_files}
+        needed.update(file.path for file in file_slice.files if view.commits.log_compacted_by(file) not in times)
     return needed
 
 
 @dataclass(frozen=True, slots=True)
 class _Reported:
-    """A lister of a table without losses: what is in the folders, and what commits say was put there."""
+    """A lister of the table as if no file were missing: what is in the folders, and what commits report as written."""
 
     listing: Listing
     reported: dict[str, FileInfo]
@@ -135,7 +136,7 @@ class _Reported:
 
 
 def _cleaned(client: MetaClient) -> set[str]:
-    """Files that cleans have taken, or are about to, as far as the timeline remembers."""
+    """Files that cleans of the active timeline have deleted, or are about to."""
     found: set[str] = set()
     for instant in client.timeline.of_actions(Action.CLEAN):
         plan = client.plan(instant)
@@ -162,7 +163,7 @@ def check_orphans(listing: Listing) -> Iterator[Finding]:
                 what = f"no commit {file.requested_time} is known"
                 yield Finding(ORPHANS, Severity.WARNING, file.path, what, _DELETE)
             elif client.config.has_shared_logs and isinstance(file, LogFile):
-                continue  # bears the begin of its base file: a later write, or a command, that may be undone
+                continue  # has the time of its base file: a later write, or a command, that may be undone
             elif not listing.commits.is_named(file):
                 what = f"the commit {file.requested_time} does not name the file"
                 yield Finding(ORPHANS, Severity.WARNING, file.path, what, _DELETE)
@@ -172,8 +173,8 @@ def check_partitions(listing: Listing) -> Iterator[Finding]:
     """Every folder with committed files has a metafile, whose depth is right: other programs look for those."""
     for folder, files in sorted(listing.folders.items()):
         metafile = next((info for info in files if is_partition_metafile(info.name)), None)
-        begins = {requested_time for info in files if (requested_time := _begin(info.name)) is not None}
-        counts = any(listing.client.is_committed(requested_time) for requested_time in begins)
+        times = {requested_time for info in files if (requested_time := _requested_time(info.name)) is not None}
+        counts = any(listing.client.is_committed(requested_time) for requested_time in times)
         if metafile is None:
             if counts:
                 path, what = joined(folder, PARTITION_METAFILE), "the folder has data files, but is no partition"
@@ -197,13 +198,13 @@ def check_metadata(client: MetaClient, options: ReadOptions) -> Iterator[Finding
         lister, _ = choose_lister(client, options)
         if lister is None or not lister.names_are_committed:
             return
-        told, seen = (_visible(FileSystemView.of(client, source)) for source in (lister, None))
+        listed, seen = (_visible(FileSystemView.of(client, source)) for source in (lister, None))
     except (CorruptTable, UnsupportedFormat) as error:
         path = error.file or METADATA_DIR
         if METADATA_DIR in path:
             yield Finding(METADATA, Severity.ERROR, path, error.what, rebuild)
         return  # otherwise a file is missing, and that is another finding
-    for path in sorted(told ^ seen):
+    for path in sorted(listed ^ seen):
         what = "the metadata table misses the file" if path in seen else "the metadata table lists a file too many"
         yield Finding(METADATA, Severity.ERROR, path, what, rebuild)
 
@@ -212,6 +213,6 @@ def _visible(view: FileSystemView) -> set[str]:
     return {file.path for p in view.partitions() for file_slice in view.slices(p) for file in file_slice.files}
 
 
-def _begin(name: str) -> str | None:
+def _requested_time(name: str) -> str | None:
     parsed = parse_base_file(name) or parse_log_file(name)
     return parsed.requested_time if parsed else None

@@ -1,8 +1,8 @@
-"""Keys that come twice, found in bounded memory: spilled with their file group and compared part by part.
+"""Keys in more than one file group, found in bounded memory: spilled with their group and compared part by part.
 
     keys, slice by slice ──► buffered, on disk past the share ──► parts by a hash of the key ──► grouped, part by part
 
-A key is in one part with all its places, so a part by itself says which keys come twice.
+A key is in one part with all its file groups, so each part by itself shows which keys are in several.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ALL = 0
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """How many keys stand in several file groups, the first of them by order, and two of its groups."""
+    """How many keys are in several file groups, the first of them by order, and two of its groups."""
 
     keys: int
     key: str | None
@@ -35,7 +35,7 @@ class Repeated:
 
 
 class KeysByGroup:
-    """The keys of file groups, from several threads; a context manager, since keys may lie in a temporary folder."""
+    """The keys of file groups, from several threads; a context manager, since keys may be in a temporary folder."""
 
     def __init__(self, share: CheckMemory) -> None:
         self._share = share
@@ -50,7 +50,7 @@ class KeysByGroup:
         self._buffers.__exit__()
 
     def add(self, group: int, keys: pa.Array) -> None:
-        """Set keys of a file group aside."""
+        """Buffer keys of a file group."""
         groups = pa.repeat(pa.scalar(group, pa.int32()), len(keys))
         with self._lock:
             self._buffers.put(_ALL, pa.RecordBatch.from_arrays([keys, groups], [KEY, GROUP]))
@@ -64,8 +64,8 @@ class KeysByGroup:
         """The keys that are in several groups; None if there are none. The keys are gone afterwards."""
         count, firsts = 0, []
         for table in self._parts():
-            places = table.group_by(KEY).aggregate([(GROUP, "min"), (GROUP, "max")])
-            twice = places.filter(pc.not_equal(places.column(f"{GROUP}_min"), places.column(f"{GROUP}_max")))
+            groups = table.group_by(KEY).aggregate([(GROUP, "min"), (GROUP, "max")])
+            twice = groups.filter(pc.not_equal(groups.column(f"{GROUP}_min"), groups.column(f"{GROUP}_max")))
             count += twice.num_rows
             if twice.num_rows:
                 firsts += twice.sort_by(KEY).slice(0, 1).to_pylist()
@@ -96,7 +96,7 @@ def count_repeats(batches: Iterable[pa.Array], share: CheckMemory) -> int:
 
 
 class Sample:
-    """Keys at even distances in a stream whose length nobody knows: at least `least` of them, if there are as many."""
+    """Keys at even distances in a stream of unknown length: at least `least` of them, if there are as many."""
 
     def __init__(self, least: int) -> None:
         self._least = least

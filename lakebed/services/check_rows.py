@@ -1,4 +1,4 @@
-"""Rows against names: files are sorted and marked as they say, and a key is in one place.
+"""Rows against names: files are sorted and marked as they state, and a key is in one file group.
 
     per file    order, uniqueness and footer marks (datafile/sorted_check); log headers agree with the file's name
     per slice   the keys of the merged rows: of the right bucket, of the right partition
@@ -50,7 +50,7 @@ _RESTORE = "Bring the file back from a copy, or roll the table back to a savepoi
 
 
 def check_rows(client: MetaClient, runner: Runner, options: ReadOptions) -> Iterator[Finding]:
-    """Everything that takes a look into data files."""
+    """Everything that needs the content of data files."""
     reader_context = keyed_reader_context(client)
     view = FileSystemView.of(client)
     names = [name for name in (RECORD_KEY, PARTITION_PATH) if name in reader_context.schema.names]
@@ -81,7 +81,7 @@ def _slices(view: FileSystemView, partition: str) -> tuple[Sequence[FileSlice], 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The look at one slice, batch by batch; `keys` takes its keys for the comparison with other groups."""
+    """The check of one slice, batch by batch; `keys` collects its keys for the comparison with other groups."""
 
     reader: FileGroupReader
     file_share: CheckMemory
@@ -109,7 +109,7 @@ class _Task:
                 self.keys.leave_out(number)
             return [Finding(READABLE, Severity.ERROR, error.file or file_slice.files[0].path, error.what, _RESTORE)]
         if misplaced:
-            what = f"{misplaced} rows say that they are in another partition"
+            what = f"{misplaced} rows have the partition path of another partition"
             findings.append(Finding(PLACES, Severity.ERROR, file_slice.files[0].path, what, _REWRITE))
         return [*findings, *(self._check_buckets(file_slice, sample.keys()) if rows else ())]
 
@@ -129,10 +129,10 @@ class _Task:
             except (LakebedError, FileNotFoundError):
                 return  # reported already
             if file_slice.base_file is not None and file_slice.base_file.requested_time == file.requested_time:
-                return  # an update of a bucket while it was made, named after that
+                return  # an update of a bucket during its resize, named after the resize
             for block in blocks:
                 if block.requested_time and block.requested_time != file.requested_time:
-                    what = f"a block says it was written by {block.requested_time}, the name says {file.requested_time}"
+                    what = f"a block was written by {block.requested_time}, the file name has {file.requested_time}"
                     yield Finding(LOG_NAMES, Severity.ERROR, file.path, what, _RESTORE)
 
     def _check_buckets(self, file_slice: FileSlice, keys: pa.Array) -> Iterator[Finding]:
@@ -154,20 +154,20 @@ class _Task:
 
 
 def _buckets(client: MetaClient) -> IndexOptions | None:
-    """The bucket index of a table whose buckets are counted; on a ring the groups say themselves what they hold."""
+    """The bucket index of a table with a fixed number of buckets; None on a ring, where groups have hash ranges."""
     options = IndexOptions.from_properties(client.config.properties)
     return options if options.is_simple_bucket else None
 
 
 def _misplaced(batch: pa.RecordBatch, own: str) -> int:
-    """How many rows say that they are in another partition."""
+    """How many rows have another partition path than that of their folder."""
     if PARTITION_PATH not in batch.schema.names:
         return 0
     return pc.sum(pc.fill_null(pc.not_equal(batch.column(PARTITION_PATH), own), True)).as_py() or 0
 
 
 def _check_unique(client: MetaClient, slices: Sequence[FileSlice], keys: KeysByGroup) -> Iterator[Finding]:
-    """Keys of a partition that two groups hold. Plain inserts may repeat keys, where no order forbids it."""
+    """Keys of a partition that are in two groups: only a warning where plain inserts may have repeated them."""
     twice = keys.repeated()
     if twice is None:
         return

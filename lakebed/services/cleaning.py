@@ -3,11 +3,12 @@
     plan   <b>.clean.requested    every file, by name
     run    under the lock: what others reserved since stays  ─►  delete  ─►  publish what was deleted, and what was not
 
-Deleting again what is gone is fine, so a clean that died is simply run again. A clean says from when on every state is
-whole (`timeline/retention`), and by `earliest_to_retain` tells Hudi's readers the same. What may go is decided from a
-listing made without the lock: a file that no state needs is never needed again, unless the table is set back. Under the
-lock only that is looked at anew, and what is reserved (services/reserved), when planning and once more when running:
-plans and savepoints that come in between see that the clean is pending and keep away from its files.
+Deleting a file that is gone is no error, so a clean that died is simply run again. A clean states from when on every
+state is whole (`timeline/retention`), and by `earliest_to_retain` states the same to Hudi's readers. What may be
+deleted is decided from a listing made without the lock: a file that no state needs is never needed again, unless the
+table is restored to an earlier state. Under the lock only restores and reserved files (services/reserved) are checked
+again, when planning and once more when running: plans and savepoints that come in between see that the clean is pending
+and take none of its files.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from lakebed.view.file_system_view import FileSystemView
 
 POLICY = CleanPolicy.COMMITS
 SAVEPOINTS_KEY = "savepointed_timestamps"
-"""Where Hudi's cleans say which savepoints there were: when one is gone since, its files are looked at again."""
+"""Where Hudi's cleans list the savepoints of their time: when one is gone since, its files are considered again."""
 
 
 def clean(
@@ -86,7 +87,7 @@ def plan_clean(
 def _planner(
     client: MetaClient, txn_context: TxnContext, options: CleanOptions, *, incremental: bool
 ) -> Callable[[MetaClient, str], CleanPlan | None] | None:
-    """What may go by the table as it was read, for a plan that is made under the lock; None when that is nothing."""
+    """Makes the plan, under the lock, of files that may go by the table as it was read; None when there are none."""
     keep = retention(client, options, txn_context.clock.now_ms())
     if keep is None:
         return None
@@ -113,7 +114,7 @@ def _planner(
 def remove_files(
     client: MetaClient, files: Mapping[str, Sequence[str]], txn_context: TxnContext, *, retain: Instant
 ) -> Instant | None:
-    """Delete files, given by partition as names, which no state from that of the write `retain` on needs."""
+    """Delete files, by partition and name, that no state from that of the write `retain` on needs."""
     if not any(files.values()):
         return None
     earliest = InstantRef(retain.requested_time, str(retain.action), "COMPLETED")
@@ -172,9 +173,9 @@ def _reserved_since(client: MetaClient, clean: Instant, plan: CleanPlan) -> froz
 
 
 def _counting(client: MetaClient, plan: CleanPlan) -> frozenset[File]:
-    """The files of a plan's partitions that the newest state counts: the table was set back, and needs them again.
+    """The files of a plan's partitions in the newest state: after a restore or rollback the table needs them again.
 
-    Logs that say nothing, for a log compaction stands for them, are what a clean takes of the newest slices.
+    Logs that do not count, because a log compaction replaces them, are what a clean deletes of the newest slices.
     """
     view = FileSystemView.of(client)
     found: set[File] = set()
@@ -190,7 +191,7 @@ def _counting(client: MetaClient, plan: CleanPlan) -> frozenset[File]:
 
 def _newest(group: FileGroup) -> FileSlice:
     """The slice that a snapshot reads: the newest base file and all logs from there on, whatever is planned."""
-    with_base = [place for place, file_slice in enumerate(group.slices) if file_slice.base_file is not None]
+    with_base = [number for number, file_slice in enumerate(group.slices) if file_slice.base_file is not None]
     file_slices = group.slices[with_base[-1] if with_base else 0 :]
     return replace(file_slices[0], log_files=tuple(log for file_slice in file_slices for log in file_slice.log_files))
 
@@ -219,7 +220,7 @@ def _plan(
 
 
 def _since(*times: str | None) -> dict[str, str]:
-    """What a clean says of the states that are whole without its files: from the last of these times on all are."""
+    """What a clean states of the states that are whole without its files: from the last of these times on all are."""
     return {WHOLE_SINCE: max((comparable(time) for time in times if time), default=EVER)}
 
 
@@ -234,7 +235,7 @@ def _earliest(client: MetaClient, chosen: Instant | None, known: str | None) -> 
 
 
 def _touched_since_last(client: MetaClient, options: CleanOptions, keep: Retention) -> list[str] | None:
-    """The partitions with something new to take; None when all must be looked at, for a savepoint is gone.
+    """The partitions with something new to delete; None when all must be looked at, because a savepoint is gone.
 
     A slice becomes expendable through the write that superseded it, when that write leaves the retained range.
     """
@@ -259,7 +260,7 @@ def _touched_since_last(client: MetaClient, options: CleanOptions, keep: Retenti
 
 
 def _superseding(commit: CommitMetadata) -> set[str]:
-    """The partitions in which a write put something in the place of older files."""
+    """The partitions in which a write replaced older files."""
     replaced = {partition for partition, file_ids in commit.replaced_file_ids.items() if file_ids}
     rewritten = {
         partition
@@ -270,7 +271,7 @@ def _superseding(commit: CommitMetadata) -> set[str]:
 
 
 def _unreserved(client: MetaClient, found: Iterable[Expendable]) -> list[Expendable]:
-    """The files that nobody needs and no other clean is about to take."""
+    """The files that nobody needs and no other clean is about to delete."""
     reserved = Reserved.of(client)
     taken = {*reserved.held(), *reserved.leaving}
     return [file for file in found if (file.partition_path, file.name) not in taken]

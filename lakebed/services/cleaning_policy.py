@@ -1,4 +1,4 @@
-"""Which files a clean may take: a function of the view, the timeline and the options.
+"""Which files a clean may delete: a function of the view, the timeline and the options.
 
     base b1        base b2              base b3
     ├─ logs ────────┼─ logs ─────────────┼─ logs ──────►   completion times
@@ -6,11 +6,11 @@
                                     ^ earliest write to retain: whatever was needed until before it completed may go
 
 So every state from just before the earliest retained write on stays whole, and a write that is under way keeps the
-state it began with. Files that others reserved are never taken (services/reserved). What no reader counts goes at
-once: files of attempts that lost, and of writes that were undone. Logs that a log compaction covers go before their
-slice does, results of earlier ones among them, if the covering log's own header says all that they do: those made here
-name the original writes, those of Hudi may name another result, whose header is then the only one to name these. The
-newest covered log stays where Hudi may read.
+state it began with. Files that others reserved are never deleted (services/reserved). Files that no reader counts are
+deleted at once: those of attempts that lost, and of writes that were undone. Logs that a log compaction covers are
+deleted before their slice is, results of earlier ones among them, if the covering log's own header names all writes
+that they name: those made here name the original writes, those of Hudi may name another result, whose header is then
+the only one to name these. The newest covered log stays where Hudi may read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Expendable:
-    """A file that may go, and since when no state needs it; None where none ever did."""
+    """A file that may be deleted, and since when no state needs it; None where none ever did."""
 
     partition_path: str
     name: str
@@ -56,14 +56,14 @@ class Expendable:
 
 
 def retention(client: MetaClient, options: CleanOptions, now_ms: int) -> Retention | None:
-    """What the options and the writes under way ask to keep; None when nothing may go yet."""
+    """What the options and the writes under way require to keep; None when nothing may be deleted yet."""
     writes = client.timeline.completed.of_actions(*_WRITES).in_completion_order()
-    begun = min((comparable(i.requested_time) for i in client.timeline.pending.of_actions(*_WRITES)), default=_EVER)
-    before_them = [write for write in writes if _done(write) < begun]
+    pending = min((comparable(i.requested_time) for i in client.timeline.pending.of_actions(*_WRITES)), default=_EVER)
+    before_them = [write for write in writes if _done(write) < pending]
     if not before_them or client.timeline.pending.of_actions(Action.RESTORE).instants:
         return None
     if options.policy is CleanPolicy.FILE_VERSIONS:
-        return Retention(begun, versions=options.versions)
+        return Retention(pending, versions=options.versions)
     if options.policy is CleanPolicy.COMMITS:
         if len(writes) <= options.commits:
             return None
@@ -110,22 +110,22 @@ def _is_kept(group: FileGroup, file_slice: FileSlice, keep: Retention) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """What covers a log: the compaction, the newest begin that it covers, and when it was complete."""
+    """What covers a log: the compaction, the newest requested time that it covers, and when it completed."""
 
     by: str
     newest: str
     until: str
     doubtful: bool
-    """Whether only headers tell that the log may go: it may be the result of a log compaction, or of several writes."""
+    """Whether headers must be read to decide: the log may be the result of a log compaction, or of several writes."""
     anchors: str | None = None
-    """The compaction that stands at the place of this log."""
+    """The compaction whose merged log has the place in fold order of this log."""
 
 
 def log_compacted(client: MetaClient, keep: Retention) -> dict[CoveredLog, Covered]:
     """Logs that a log compaction covers which completed before the retained states."""
     done = [(instant, plan) for instant, plan in client.log_compactions() if _done(instant) < keep.limit]
     results = {instant.requested_time for instant, _ in done}
-    inputs: dict[FileGroupId, dict[str, dict[str, str]]] = {}  # by group and compaction, covered logs and their begins
+    inputs: dict[FileGroupId, dict[str, dict[str, str]]] = {}  # by group and compaction, covered logs and their times
     for instant, plan in done:
         for operation in plan.operations:
             names = {file_name(path): begin_of(file_name(path)) for path in operation.log_files}
@@ -149,24 +149,24 @@ def log_compacted(client: MetaClient, keep: Retention) -> dict[CoveredLog, Cover
 
 
 def _anchors(merged: Mapping[str, set[str]]) -> dict[str, str]:
-    """The newest write that each log compaction of a group stands for, unless a later one merged its result again."""
-    stands: dict[str, str] = {}
-    for by in sorted(merged, key=comparable):  # what an earlier one stands for is known by then
-        stands[by] = max(
-            (stands.get(requested_time, requested_time) for requested_time in merged[by]), key=comparable, default=by
+    """By newest write that it replaces, each log compaction of a group whose result no later one merged again."""
+    newest_of: dict[str, str] = {}
+    for by in sorted(merged, key=comparable):  # oldest first: the newest write of an earlier one is known by then
+        newest_of[by] = max(
+            (newest_of.get(requested_time, requested_time) for requested_time in merged[by]), key=comparable, default=by
         )
     again = set().union(*merged.values())
-    return {newest: by for by, newest in stands.items() if by not in again}
+    return {newest: by for by, newest in newest_of.items() if by not in again}
 
 
 def _covered_logs(
     client: MetaClient, file_slice: FileSlice, covered: Mapping[CoveredLog, Covered]
 ) -> Iterator[Expendable]:
-    """Logs of a slice that is needed which its log compactions replaced.
+    """Logs that log compactions replaced, in a slice that is still needed.
 
-    Where all that was covered began before the base file did, the covered logs are what tells a reader that the base
-    file does not hold them yet. And Hudi takes a merged log in only where it meets a log that it covers: in logs of the
-    form that Hudi reads, the one at whose place it stands is left.
+    Where everything covered was requested before the base file, a reader knows only by the covered logs that the base
+    file does not have their rows yet. And Hudi merges a compacted log in only where it meets a log that it covers:
+    among logs of the form that Hudi reads, the one whose place in fold order it has is kept.
     """
     inline = {log.requested_time for log in file_slice.log_files if not log.native}
     for log in file_slice.log_files:

@@ -1,8 +1,8 @@
 """Running clusterings that are planned: the rows of several file groups in new ones, and no answer changes.
 
 One task per group of the plan, wherever the runner runs it; published as a replacecommit. A group of the plan is left
-as it is when one of its file groups got other files since: whoever plans next finds it. A run that died is undone and
-run again under the same begin. A plan whose groups name nodes of a ring is a resize of buckets.
+as it is when one of its file groups got other files since: the next plan finds it. A run that died is undone and run
+again under the same requested time. A plan whose groups name nodes of a ring is a resize of buckets.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run_clustering(
 
 
 def cluster(txn: Transaction, runner: Runner, *, properties: Mapping[str, str], memory: int = 256 << 20) -> Instant:
-    """Carry out a clustering that was begun; the completed replacecommit."""
+    """Carry out a clustering that is inflight; the completed replacecommit."""
     with txn:
         body = txn.snapshot.plan(txn.instant)
         path = txn.snapshot.active.path(replace(txn.instant, state=State.REQUESTED))
@@ -83,7 +83,7 @@ def cluster(txn: Transaction, runner: Runner, *, properties: Mapping[str, str], 
 
 
 def _options(params: Mapping[str, str], properties: Mapping[str, str]) -> ClusteringOptions:
-    """How rows shall lie: as the plan says; Hudi's plans leave the curve and the size to whoever runs them."""
+    """The order of rows and the size of files: by the plan; Hudi's plans leave the curve and the size to the run."""
     wanted = {key: properties[key] for key in (LAYOUT_STRATEGY, TARGET_SIZE) if key in properties} | dict(params)
     if not wanted.get(SORT_COLUMNS, "").strip():
         wanted.pop(LAYOUT_STRATEGY, None)
@@ -94,11 +94,11 @@ def _tasks(txn: Transaction, groups: tuple[ClusteringGroup, ...], resizing: Resi
     """The groups of a plan whose file groups hold just what they held when it was made."""
     snapshot, view = txn.snapshot, txn.view
     known = {file_slice.partition_path for group in groups for file_slice in group.slices}
-    alive = {file_slice.file_group: file_slice for path in sorted(known) for file_slice in view.slices(path)}
+    current = {file_slice.file_group: file_slice for path in sorted(known) for file_slice in view.slices(path)}
     tasks = []
     for number, group in enumerate(groups):
         partitions = {file_slice.partition_path for file_slice in group.slices}
-        now = [alive.get(file_slice.file_group) for file_slice in group.slices]
+        now = [current.get(file_slice.file_group) for file_slice in group.slices]
         if resizing is not None:
             taken = resizing.take(group, now)
             if taken is not None:

@@ -1,12 +1,12 @@
-"""Rows in the order of some columns: each row gets bytes by which it is sorted, so any order is an order of keys.
+"""Rows in the order of some columns: each row gets a binary sort key, so one sort implements every order.
 
     linear    the columns after one another, in bytes that compare as their values do; nulls first
-    z-order   the bits of the columns' ranks, taken in turn
-    hilbert   the place on Hilbert's curve through the same ranks: neighbours on it are neighbours in every column
+    z-order   the bits of the columns' ranks, interleaved
+    hilbert   the position on Hilbert's curve through the same ranks: neighbours on it are neighbours in every column
 
-Ranks are places among quantiles of a sample (a value that repeats takes up several, and stands at the first), so that a
-column of few or small values counts for as much as one of many or large ones. What all text of a column begins with is
-passed over.
+Ranks are positions among quantiles of a sample (a value that repeats takes several, and has the first of them), so that
+a column of few or small values counts for as much as one of many or large ones. A prefix that all text of a column has
+in common is skipped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Ranks = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class RowOrdering:
-    """Which order, and what was learned about the columns; picklable."""
+    """The order, and the quantiles and common prefixes of the columns; picklable."""
 
     columns: tuple[str, ...]
     curve: Curve
@@ -55,9 +55,9 @@ class RowOrdering:
             column = concat_chunks(table.column(name)) if table is not None else pa.array([], pa.int64())
             prefix = _common_prefix(column)
             found = np.sort(_ordered(column, prefix))
-            places = np.linspace(0, max(len(found) - 1, 0), 1 << self.bits).astype(np.int64)
+            positions = np.linspace(0, max(len(found) - 1, 0), 1 << self.bits).astype(np.int64)
             prefixes.append(prefix)
-            bounds.append(tuple(found[places].tolist()) if len(found) else ())
+            bounds.append(tuple(found[positions].tolist()) if len(found) else ())
         return RowOrdering(self.columns, self.curve, tuple(prefixes), tuple(bounds))
 
     def keys(self, batch: pa.RecordBatch) -> pa.Array:
@@ -69,8 +69,8 @@ class RowOrdering:
             for name, prefix, bounds in zip(self.columns, self.prefixes, self.bounds, strict=True)
         ]
         ranks = [np.minimum(rank, np.uint64((1 << self.bits) - 1)) for rank in ranks]
-        place = interleaved(hilbert(ranks, self.bits) if self.curve is Curve.HILBERT else ranks, self.bits)
-        return _fixed(place)
+        positions = interleaved(hilbert(ranks, self.bits) if self.curve is Curve.HILBERT else ranks, self.bits)
+        return _fixed(positions)
 
 
 def check_sortable(columns: Sequence[str], schema: pa.Schema) -> None:
@@ -84,7 +84,7 @@ def check_sortable(columns: Sequence[str], schema: pa.Schema) -> None:
 
 
 def interleaved(ranks: Sequence[Ranks], bits: int) -> Ranks:
-    """The bits of several numbers in turn, the first number's before the others'."""
+    """The bits of several numbers interleaved, the first number's before the others'."""
     found = np.zeros(len(ranks[0]), np.uint64)
     for bit in range(bits - 1, -1, -1):
         for rank in ranks:
@@ -93,7 +93,7 @@ def interleaved(ranks: Sequence[Ranks], bits: int) -> Ranks:
 
 
 def hilbert(ranks: Sequence[Ranks], bits: int) -> list[Ranks]:
-    """Coordinates turned so that their bits in turn are the place on Hilbert's curve (Skilling's transform)."""
+    """Coordinates whose interleaved bits are the position on Hilbert's curve (Skilling's transform)."""
     axes = [rank.copy() for rank in ranks]
     high = np.uint64(1 << (bits - 1))
     bit = high

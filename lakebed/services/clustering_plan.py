@@ -1,10 +1,10 @@
 """Planning clusterings: which slices are rewritten together, saved as <b>.clustering.requested in Hudi's own record.
 
-    partitions (all, the newest days, or named) ──► slices that are small and that no other plan speaks of
+    partitions (all, the newest days, or named) ──► slices that are small and that no other plan takes
       ──► groups of at most so many bytes ──► files of the target size, rows in order
 
-Where a fixed number of buckets says which file group a key is in there is nothing to cluster; under consistent hashing
-a clustering splits and merges buckets, and its plan names what they become.
+Where a fixed number of buckets determines the file group of a key there is nothing to cluster; under consistent hashing
+a clustering splits and merges buckets, and its plan names the new buckets.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def refuse_unclusterable(
 ) -> None:
     """`InvalidRequest` for tables that this cannot cluster, and for orders that the table cannot have.
 
-    The plan of a resize says by itself that the table has buckets that can be resized.
+    The plan of a resize shows by itself that the table has buckets that can be resized.
     """
     config = client.config
     refuse_unwritable(config)
@@ -191,7 +191,7 @@ def _kept(change: Resize) -> int:
 
 
 def _resize_extra(file_slices: Sequence[FileSlice], change: Resize) -> dict[str, str]:
-    """What the plan of a resize says of a group."""
+    """What the plan of a resize states about a group."""
     return {
         PARTITION_KEY: file_slices[0].file_group.partition_path,
         CHILDREN_KEY: render_child_nodes(change.children),

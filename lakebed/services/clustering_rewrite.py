@@ -1,7 +1,7 @@
 """Rewriting the rows of several slices into new files: the work of one group of a clustering plan.
 
     LSM layout      slices, each merged ──► k-way merge by key, nothing folded ──► sorted files, each with its key range
-    default layout  slices, each merged ──► sort by bytes that stand for columns, on disk past the memory ──► files
+    default layout  slices, each merged ──► sort by keys made of the columns, on disk past the memory ──► files
 
 Rows keep the commit time and sequence number of the write that brought them, and their key. A key that two file groups
 hold (inserts look nothing up) stays there twice: its second row goes to another file, for in a sorted file keys ascend.
@@ -145,7 +145,7 @@ class Rewriting:
         )
 
     def _repeats_keys(self, task: RewriteTask) -> bool:
-        """Whether a key stands twice in the old buckets: only base files without the mark can repeat one."""
+        """Whether a key is twice in the old buckets: only base files without the sorted mark can repeat one."""
         for file_slice in task.slices:
             if file_slice.base_file is None:
                 continue
@@ -197,7 +197,7 @@ class Rewriting:
         return _merged(runs, MergeRule(key=RECORD_KEY), self.reader.schema, self.memory.by_key(len(runs)).ceiling)
 
     def _run(self, reader: FileGroupReader, age: int, file_slice: FileSlice) -> Run:
-        """A slice as one run of a merge by key. A base file without the mark may repeat keys, also below logs."""
+        """A slice as one run of a merge by key. A base file without the sorted mark may repeat keys, with logs, too."""
         opened, base = partial(_rows, reader, file_slice), file_slice.base_file
         if base is None:
             return Run(age, is_sorted=True, open=opened, label=str(file_slice.file_group))
@@ -264,9 +264,9 @@ class _Outputs:
         """By row, how many rows of the same key came before."""
         same = np.zeros(len(keys), np.bool_)
         same[1:] = truths(pc.equal(keys.slice(0, len(keys) - 1), keys.slice(1)))
-        places = np.arange(len(keys))
-        starts = np.maximum.accumulate(np.where(same, 0, places))
-        counts: Ints = places - starts
+        positions = np.arange(len(keys))
+        starts = np.maximum.accumulate(np.where(same, 0, positions))
+        counts: Ints = positions - starts
         if keys[0].as_py() == self._last:
             counts[starts == 0] += self._repeats + 1
         self._last, self._repeats = keys[-1].as_py(), int(counts[-1])

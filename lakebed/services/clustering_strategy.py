@@ -1,7 +1,7 @@
-"""Which slices a clustering takes: small ones that no other plan speaks of, in groups, and why not the rest.
+"""Which slices a clustering takes: small ones that no other plan takes, in groups, and why not the rest.
 
-In the LSM layout slices with neighbouring keys go together, so that the files of a partition end up with key ranges of
-their own. What a clustering has left in the same order before is not taken again.
+In the LSM layout slices with neighbouring keys are grouped, so that the files of a partition end up with key ranges of
+their own. What an earlier clustering wrote in the same order is not taken again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TARGET_SIZE = "hoodie.clustering.plan.strategy.target.file.max.bytes"
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """What becomes of the buckets of one group, and which ring that was decided on."""
+    """The buckets that replace those of one group, and the version of the ring from which that was decided."""
 
     children: tuple[HashingNode, ...]
     seq_no: int
@@ -39,7 +39,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class PlannedClustering:
-    """Slices that go together, those that stay with the reason why, and the instant that stands for it, if any."""
+    """Slices that are rewritten together, those that stay with the reason why, and the instant of the plan, if any."""
 
     groups: tuple[tuple[FileSlice, ...], ...] = ()
     left: Mapping[FileGroupId, str] | None = None
@@ -71,7 +71,7 @@ def is_clustering(client: MetaClient, instant: Instant) -> bool:
 
 
 def params_of(config: TableConfig, options: ClusteringOptions) -> dict[str, str]:
-    """What whoever runs the plan must know of the options: the order of rows, and the size of files."""
+    """The options that the run of the plan needs: the order of rows, and the size of files."""
     found = {TARGET_SIZE: str(options.target_file_size)}
     if options.sort_columns and config.layout != LSM_TREE:
         found |= {SORT_COLUMNS: ",".join(options.sort_columns), LAYOUT_STRATEGY: str(options.curve)}
@@ -121,7 +121,7 @@ def chosen_partitions(partitions: Iterable[str], options: ClusteringOptions) -> 
 
 
 def pack(file_slices: Sequence[FileSlice], most_bytes: int) -> list[tuple[FileSlice, ...]]:
-    """Neighbours together as long as they fit; a slice that does not fit with any stands alone."""
+    """Neighbours together as long as they fit; a slice that does not fit with any is a group of its own."""
     groups: list[list[FileSlice]] = []
     held = 0
     for file_slice in file_slices:
@@ -167,8 +167,8 @@ def _nothing_to_gain(
         return None
     if len(group) == 1 and SORT_COLUMNS not in params:
         return "it is one file already"
-    begins = {file_slice.base_instant_time for file_slice in group}
-    instant = client.timeline.completed_write(begins.pop()) if len(begins) == 1 else None
+    times = {file_slice.base_instant_time for file_slice in group}
+    instant = client.timeline.completed_write(times.pop()) if len(times) == 1 else None
     planned = client.active.requested(instant) if instant is not None and is_clustering(client, instant) else None
     body = client.body(planned) if planned is not None else None
     if isinstance(body, RequestedReplace) and body.clustering and dict(body.clustering.strategy_params) == dict(params):

@@ -1,14 +1,14 @@
 """Running compactions that are planned: slices become base files, logs become logs, and no answer changes.
 
-    FULL   base file + logs ──► FileGroupReader ──► base file named after the compaction's begin
+    FULL   base file + logs ──► FileGroupReader ──► base file named after the compaction's requested time
            logs that complete meanwhile belong to the new slice already
-    LOG    logs ──► the same merge, tombstones kept ──► a log that stands for them (services/log_compaction)
+    LOG    logs ──► the same merge, tombstones kept ──► a log that replaces them (services/log_compaction)
 
 One task per file group, wherever the runner runs it. A compaction is published as a commit, a log compaction as a delta
 commit. Rows keep the commit time and sequence number of the write that brought them. A run that died is undone and run
-again under the same begin, by whoever comes next. Files that a plan names and a clean took do not stop it
-(services/plan_inputs). A log compaction whose group a full compaction has taken over since
-leaves that group out: what it would add is in the next base file.
+again under the same requested time, by the next process that runs compactions. Files that a plan names and a clean
+deleted do not stop it (services/plan_inputs). A log compaction leaves a group out that a full compaction has taken over
+since: what it would add is in the next base file.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def run_compaction(
 def compact(
     txn: Transaction, runner: Runner, *, options: WriteOptions | None = None, memory: int = 256 << 20
 ) -> Instant:
-    """Carry out a compaction or log compaction that was begun; the completed commit."""
+    """Carry out a compaction or log compaction that is inflight; the completed commit."""
     with txn:
         plan = txn.snapshot.plan(txn.instant)
         if not isinstance(plan, CompactionPlan):
@@ -95,7 +95,7 @@ def compact(
 
 
 def _tasks(txn: Transaction, plan: CompactionPlan) -> list[_Task]:
-    """What there is to do of a plan; groups whose files are gone, and which nobody needs, are left out with a word."""
+    """What there is to do of a plan; groups whose files are gone and not needed are left out with a warning."""
     files = PlanInputs(txn.snapshot, txn.view)
     slices = [files.slice_of(operation) for operation in plan.operations]
     both = [(operation, file_slice) for operation, file_slice in zip(plan.operations, slices, strict=True)]
@@ -113,10 +113,10 @@ def _tasks(txn: Transaction, plan: CompactionPlan) -> list[_Task]:
 
 
 def _without_overtaken(
-    merged: Collection[FileGroupId], begin: str, now: MetaClient, body: CommitMetadata
+    merged: Collection[FileGroupId], requested_time: str, now: MetaClient, body: CommitMetadata
 ) -> CommitMetadata:
     """Under the lock: the report without groups whose logs were merged and which a full compaction takes over."""
-    left_out = _overtaken(now, comparable(begin)).intersection(merged)
+    left_out = _overtaken(now, comparable(requested_time)).intersection(merged)
     kept = {
         partition: tuple(stat for stat in stats if FileGroupId(partition, stat.file_id) not in left_out)
         for partition, stats in body.stats.items()
@@ -125,7 +125,7 @@ def _without_overtaken(
 
 
 def _overtaken(now: MetaClient, requested_time: str) -> frozenset[FileGroupId]:
-    """Groups that a full compaction planned after this begin takes, be it done or not."""
+    """Groups that a full compaction planned after this requested time takes, whether it is completed or not."""
     found: set[FileGroupId] = set()
     for instant, plan in now.pending_compactions():
         if comparable(instant.requested_time) > requested_time:

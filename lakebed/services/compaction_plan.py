@@ -1,4 +1,4 @@
-"""Planning compactions: what the timeline and the folders say, put before the strategy, and its answer as plans.
+"""Planning compactions: file groups as the timeline and the folders show them, and the strategy's decisions as plans.
 
     version 10      one plan, saved as <b>.compaction.requested, FULL or LOG per file group (RFC-103)
     versions 8, 9   FULL operations as a compaction, LOG operations as a log compaction: Hudi would run any operation of
@@ -7,7 +7,7 @@
 A group is left out of full compactions while another one or a clustering is planned for it, and out of log compactions
 while another log compaction or a clustering is. Logs that completed after a compaction was planned belong to the next
 slice, and may be merged among themselves meanwhile. A plan names no file that a pending clean will delete
-(services/reserved): covered logs are left to it, and a group that it takes more of waits.
+(services/reserved): covered logs are left to the clean, and a group of which it deletes more waits.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from lakebed.txn.txn_context import TxnContext
 from lakebed.view.file_system_view import FileSystemView
 
 OPERATIONS = {Action.COMPACTION: "COMPACT", Action.LOG_COMPACTION: "LOG_COMPACT"}
-"""What the commits of compactions call themselves."""
+"""The operation types in the commits of compactions."""
 _MB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCompaction:
-    """What a strategy decided, and the instants that stand for it on the timeline: none, one, or two."""
+    """What a strategy decided, and the instants of its plans on the timeline: none, one, or two."""
 
     decisions: tuple[Decision, ...] = ()
     instants: tuple[Instant, ...] = ()
@@ -85,7 +85,7 @@ def begin_compaction(
 ) -> Iterator[Transaction]:
     """Plan the same, to be run here and now: what is to be run, one after the other.
 
-    Of two plans the second is begun when the first is done, and stays on the timeline if that fails.
+    Of two plans the second is started when the first is done, and stays on the timeline if that fails.
     """
     ready = _ready_to_plan(client, txn_context, options, force=force)
     plans = _plans(ready.config, strategy, options, []) if ready is not None else []
@@ -113,7 +113,7 @@ def _ready_to_plan(
 def _plans(
     config: TableConfig, strategy: Strategy, options: CompactionOptions, decided: list[tuple[Decision, ...]]
 ) -> list[tuple[Action, Plan]]:
-    """The plans by which a strategy is carried out, as actions; what each of them `decided` is noted."""
+    """The plans by which a strategy is carried out, as actions; the decisions of each are appended to `decided`."""
 
     def plan(wanted: tuple[str, ...], fresh: MetaClient, requested_time: str) -> CompactionPlan | None:
         proposal = propose(fresh, strategy, options, requested_time)
@@ -198,7 +198,7 @@ class Proposal:
 
 
 def propose(client: MetaClient, strategy: Strategy, options: CompactionOptions, requested_time: str) -> Proposal:
-    """What the strategy makes of the table as it is now."""
+    """What the strategy decides for the table as it is now."""
     reserved = Reserved.of(client)
     reader_context = reader_context_of(client)
     reader = FileGroupReader(client.storage, reader_context, ReadOptions(), reader_context.schema)
@@ -229,7 +229,7 @@ def propose(client: MetaClient, strategy: Strategy, options: CompactionOptions, 
         planned = _Planned.of(reserved.plans.get(group, ()), unfit[group])
         found = decide(state_of(file_slice, deltas, planned), strategy, options)
         if strategy is Strategy.FULL or (found.kind is None and len(deltas) < options.log_threshold):
-            return found  # names and sizes say it all: among fewer logs there is no more reason to do something
+            return found  # names and sizes suffice: live logs are not more, so the decision would be the same
         logs = live_logs(reader, file_slice, planned=planned.taken, opened=planned.opened, pending=pending)
         return decide(state_of(file_slice, logs, planned), strategy, options)
 
@@ -275,11 +275,11 @@ class _Planned:
     taken: frozenset[str]
     """Names of the logs that a full compaction will take."""
     opened: str | None
-    """The begin of the newest full compaction that is planned."""
+    """The requested time of the newest full compaction that is planned."""
 
     @classmethod
     def of(cls, plans: Sequence[Planned], unfit: str | None) -> _Planned:
-        """From the plans that speak of the group, and why it may not be taken whatever they say."""
+        """From the plans that take the group, and the reason, if any, why it may not be taken at all."""
         full = [plan for plan in plans if plan.kind == FULL]
         clustered = "it is being clustered" if any(plan.kind == CLUSTER for plan in plans) else unfit
         merged = "a log compaction is planned for it" if any(plan.kind == LOG for plan in plans) else None

@@ -2,15 +2,15 @@
 
     is_due     the four triggers: deltas since the last compaction, seconds since, both, either
     decide     per file group   FULL  logs into a new base file
-                                LOG   a stretch of small logs into one log, the base file left alone
+                                LOG   consecutive small logs into one log, the base file left alone
                                 none  wait
     select     full compactions that fit into one plan, the most urgent first
 
-What a decision costs and gains is said in the words of LSM trees. Read amplification is the sorted runs that a reader
+What a decision costs and gains is stated in the terms of LSM trees. Read amplification is the sorted runs that a reader
 of the group merges, and the bytes it reads per byte of a compacted slice; write amplification is the bytes written per
-byte of logs that are taken in. A rewrite of a large base file for a few small logs reads well and writes badly; merging
-these logs among themselves costs little and leaves two runs: so small logs meet each other first, and the base file
-only when they have grown to a share of it (RFC-103).
+byte of logs that are merged. A rewrite of a large base file for a few small logs lowers read amplification at a high
+write amplification; merging these logs among themselves costs little and leaves two runs: so small logs are merged with
+each other first, and with the base file only when they have grown to a share of it (RFC-103).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def is_due(since: SinceLast, options: CompactionOptions) -> bool:
 # ---------------------------------------------------------------------- what
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What one delta added to a file group and is still merged by readers. `stays` says why it must be left alone."""
+    """What one delta added to a file group and readers still merge. `stays` is the reason why it must be left alone."""
 
     requested_time: str
     size: int
@@ -84,7 +84,7 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a file group and why. `kind` is FULL, LOG or None, `logs` are the deltas that are taken in."""
+    """What is done with a file group and why. `kind` is FULL, LOG or None, `logs` are the deltas that are merged."""
 
     group: FileGroupId
     kind: str | None
@@ -96,7 +96,7 @@ class Decision:
     """Bytes that a reader reads per byte of a compacted slice."""
     read_after: float = 1.0
     write: float = 0.0
-    """Bytes written per byte of logs taken in, by this decision."""
+    """Bytes written per byte of logs merged, by this decision."""
     write_if_full: float = 0.0
     """The same if the base file were rewritten."""
     size: int = 0
@@ -145,7 +145,7 @@ def _hybrid(state: GroupState, run: tuple[LogState, ...], options: CompactionOpt
 
 
 def small_run(state: GroupState, options: CompactionOptions) -> tuple[LogState, ...]:
-    """The longest stretch of small deltas of the same columns, none skipped in the middle; empty if too short.
+    """The longest consecutive run of small deltas of the same columns, none skipped in the middle; empty if too short.
 
     Of equally long ones the newest.
     """
@@ -155,20 +155,20 @@ def small_run(state: GroupState, options: CompactionOptions) -> tuple[LogState, 
     def shape(log: LogState) -> tuple[bool, frozenset[str] | None]:
         return log.stays is None and log.size <= options.log_small_size, log.brings
 
-    stretches = [tuple(logs) for (is_small, _), logs in groupby(state.logs, shape) if is_small]
+    runs = [tuple(logs) for (is_small, _), logs in groupby(state.logs, shape) if is_small]
     if state.ends_newest:
-        stretches = [logs for logs in stretches if logs[-1] is state.logs[-1]]
-    best = max(reversed(stretches), key=len, default=())
+        runs = [logs for logs in runs if logs[-1] is state.logs[-1]]
+    best = max(reversed(runs), key=len, default=())
     return best if len(best) >= options.log_threshold else ()
 
 
 def _log(state: GroupState, run: tuple[LogState, ...], options: CompactionOptions) -> Decision:
     if not run:
-        staying = next((log.stays for log in reversed(state.logs) if log.stays), None)
-        if staying is None and len({log.brings for log in state.logs}) > 1:
-            staying = DIFFERENT_COLUMNS
+        reason = next((log.stays for log in reversed(state.logs) if log.stays), None)
+        if reason is None and len({log.brings for log in state.logs}) > 1:
+            reason = DIFFERENT_COLUMNS
         few = f"fewer than {options.log_threshold} small deltas in a row"
-        return _none(state, state.log_blocked or (f"{few} ({staying})" if staying else few))
+        return _none(state, state.log_blocked or (f"{few} ({reason})" if reason else few))
     taken = sum(log.size for log in run)
     return replace(
         _costs(state),
@@ -214,7 +214,7 @@ def _runs(state: GroupState) -> int:
 
 
 def _compacted(state: GroupState) -> int:
-    """The size of the next base file, taken to be that of the last one: updates replace what was there."""
+    """The size of the next base file, assumed to be that of the last one: updates replace existing rows."""
     return state.base_size if state.has_base else state.log_size
 
 

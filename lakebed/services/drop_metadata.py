@@ -1,12 +1,12 @@
-"""Doing without the metadata table: a table whose writer does not keep it in step must not have one.
+"""Removing the metadata table: a table whose writer does not update it must not have one.
 
     under the lock   properties: no metadata partitions, no indexes, and a mark   ─► from here on nobody reads them
                      delete .hoodie/metadata and the definitions of its indexes
                      properties: without the mark
 
-A metadata table that lies there half deleted would be taken up again by a program that turns it on later, so the mark
-makes the next write finish the job. Real Hudi builds a new one by itself when it writes with `hoodie.metadata.enable`;
-it fails over definitions of indexes that are not there, so secondary and expression indexes have to be made anew.
+A half deleted metadata table would be used by a program that enables it later, so the mark makes the next write finish
+the removal. Real Hudi builds a new one by itself when it writes with `hoodie.metadata.enable`; it fails on definitions
+of indexes that are not there, so secondary and expression indexes have to be created anew.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DROPPING = "lakebed.metadata.dropping"
 
 
 def is_half_dropped(client: MetaClient) -> bool:
-    """Whether somebody began to remove the metadata table and died over it."""
+    """Whether a process began to remove the metadata table and died before it was done."""
     return DROPPING in client.config.properties
 
 
@@ -37,9 +37,9 @@ def _has_metadata(client: MetaClient) -> bool:
 
 
 def without_metadata_table(context: WriterContext, *, drop: bool = False) -> WriterContext:
-    """A writer's context once the metadata table is gone, where the caller gave it up or a crash left half of it.
+    """A writer's context without the metadata table, where the caller drops it or a crash left half of it.
 
-    Whatever is wrong with the call was said when its context was made: a write that is refused drops nothing.
+    Errors of the call were raised when its context was made: a write that is refused drops nothing.
     """
     if not (drop or context.write_options.drop_metadata or is_half_dropped(context.client)):
         return context
@@ -54,7 +54,7 @@ def remove_metadata(client: MetaClient, txn_context: TxnContext) -> MetaClient:
     with txn_context.lock.hold() as lease:
         fresh = client.reload()
         if not is_half_dropped(fresh) and not (_has_metadata(client) and _has_metadata(fresh)):
-            return fresh  # another was faster; a metadata table that was built since is not the one to remove
+            return fresh  # another process removed it; a metadata table that was built since is not the one to remove
         lease.confirm()
         update_properties(storage, {DROPPING: "true"}, (PARTITIONS, INFLIGHT, INDEX_DEFS))
         storage.delete([INDEX_DEFS_FILE])

@@ -1,17 +1,18 @@
 """Log compaction (RFC-48): small logs of a file group become one log, and no answer changes.
 
     live logs of a slice, in fold order     A  B  L1  C  D  …        (what L1 merged before does not count any more)
-    a stretch of small ones, none skipped      └──────┘
-    merged, tombstones kept                    one log, named after the log compaction, which says: instead of B, L1's
-                                               originals and C; it stands at the place of C
+    consecutive small ones, none skipped       └──────┘
+    merged, tombstones kept                    one log, named after the log compaction, whose header states that it
+                                               replaces B, L1's originals and C; it has the place in fold order of C
 
 Tables of the LSM layout merge their runs by the sorted merge, others by the hash merge; either gives rows in key order.
 Partial updates are merged with their neighbours of the same columns, and stay partial.
 
-What must stay: a write under way that began before the newest log taken in would fall into the middle later; logs that
-a compaction will take go with it; logs older than the base file by begin would seem to be in it. Readers of versions 8
-and 9 that do not look at COMPACTED_BLOCK_TIMES (older Hudi) read the originals first and the merged log at its own
-instant: there it is only right if it reaches up to the newest log. Rows keep their commit time and sequence number.
+What is not merged: logs newer than the oldest write under way, whose log would otherwise fall into the middle of the
+merged ones later; logs that a compaction will take, which are merged by that; logs with an older requested time than
+the base file, whose merged log would seem to be in the base file. Readers of versions 8 and 9 that do not look at
+COMPACTED_BLOCK_TIMES (older Hudi) read the originals first and the merged log at its own instant: there it is only
+right if it reaches up to the newest log. Rows keep their commit time and sequence number.
 """
 
 from __future__ import annotations
@@ -50,17 +51,17 @@ from lakebed.write.task.marking_storage import attempt_token, marking
 from lakebed.write.task.meta_columns import log_rows
 
 EXECUTION = "org.apache.hudi.table.action.compact.LogCompactionExecutionHelper"
-"""What Hudi's plans of log compactions name as their strategy."""
+"""The strategy that Hudi's plans of log compactions name."""
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 
 # ---------------------------------------------------------------------- planning
-def oldest_pending(client: MetaClient, own_begin: str) -> str | None:
-    """The oldest begin of a write that is under way, claimed begins included that are not on the timeline yet."""
+def oldest_pending(client: MetaClient, own: str) -> str | None:
+    """The oldest requested time of a write under way, also of one that is claimed and not on the timeline yet."""
     clusterings = {instant.requested_time for instant, _ in client.pending_clusterings()}
     pending = {i.requested_time for i in client.timeline.pending.of_actions(*_WRITES)} - clusterings
     for info in client.storage.list(HEARTBEAT_DIR):
-        claimed = is_instant_time(info.name) and info.name != own_begin and not client.timeline.at(info.name)
+        claimed = is_instant_time(info.name) and info.name != own and not client.timeline.at(info.name)
         if claimed and not client.is_committed(info.name):
             pending.add(info.name)
     return min(pending, key=comparable, default=None)
@@ -71,8 +72,8 @@ def live_logs(
 ) -> tuple[LogState, ...]:
     """The deltas of a slice that readers merge, oldest first, each with the reason why it must stay, if there is one.
 
-    `planned` are the names of logs that a compaction will take, `opened` is the begin of the newest compaction that is
-    planned, `pending` the oldest begin of a write under way.
+    `planned` are the names of logs that a compaction will take, `opened` is the requested time of the newest compaction
+    that is planned, `pending` the oldest requested time of a write under way.
     """
     taken = frozenset(planned)
     base = file_slice.base_file
@@ -126,7 +127,7 @@ class MergeLogs:
     populate_meta_fields: bool = True
 
     def run(self, number: int, file_slice: FileSlice, known: Sequence[LogFile]) -> list[WriteStat]:
-        """Merge the logs of `slice`; `known` are all logs of the group, of which earlier results may speak."""
+        """Merge the logs of `file_slice`; `known` are all logs of the group, which earlier results may name."""
         logs = [log for log in file_slice.log_files if log.kind is not LogKind.CDC]
         alone = FileSlice(file_slice.file_group, file_slice.base_instant_time, None, tuple(logs))
         rule, options = self.reader.reader_context.rule, self.reader.options
@@ -199,5 +200,5 @@ def _only(schema: pa.Schema, names: frozenset[str] | None) -> pa.Schema:
 
 
 def keeps_earlier_deletes(rule: MergeRule) -> bool:
-    """Whether a delete that a row of the same key follows still says something: not where the last one always wins."""
+    """Whether a delete that a row of the same key follows still matters: not where the last one always wins."""
     return rule.by_event_time or not rule.picks_whole_records

@@ -1,4 +1,4 @@
-"""How `hoodie.properties` says by what rule rows are merged: in version 8, and from version 9 on.
+"""How `hoodie.properties` states the rule by which rows are merged: in version 8, and from version 9 on.
 
                      version 8                            version 9
     built in         mode + strategy id + class     ◄─►   mode; the class under another name, for the record
@@ -117,14 +117,14 @@ def is_mysql(config: TableConfig) -> bool:
 
 
 def _implied(known: MergeSettings) -> dict[str, str]:
-    """What a payload class did by itself, said as properties."""
-    said = {
+    """The properties that state what a payload class did by itself."""
+    values = {
         PARTIAL_UPDATE: known.partial_update_mode,
         DELETE_FIELD: known.delete_field,
         DELETE_MARKER: known.delete_marker,
         UNAVAILABLE: known.unavailable_value,
     }
-    return {key: value for key, value in said.items() if value is not None}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _ordering(properties: Mapping[str, str]) -> str:
@@ -132,7 +132,7 @@ def _ordering(properties: Mapping[str, str]) -> str:
 
 
 def _refuse_unknown_to_eight(config: TableConfig, known: MergeSettings | None) -> None:
-    """Settings of version 9 that version 8 had no property for, and no payload class of the table stands for."""
+    """Refuse settings of version 9 that version 8 has no property for, and the table's payload class does not imply."""
     implied = known or MergeSettings(config.merge_mode)
     if config.partial_update_mode is not implied.partial_update_mode:
         raise InvalidRequest(
@@ -159,6 +159,6 @@ def _exact(config: TableConfig, change: PropertyChange) -> PropertyChange:
             raise InvalidRequest(
                 f"in version {int(after.version)} the table would merge rows otherwise: {name.replace('_', ' ')} "
                 f"{new or 'none'} instead of {old or 'none'}",
-                hint="Set hoodie.record.merge.mode and the payload class so that they say the same.",
+                hint="Set hoodie.record.merge.mode and the payload class so that they agree.",
             )
     return change

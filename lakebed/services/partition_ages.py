@@ -1,12 +1,12 @@
-"""How old partitions are: when each was last written to, and when it came into being.
+"""How old partitions are: when each was last written to, and when it was created.
 
-    p1   created ── written ── vanished ─────────── written again ── written
-         ^ its metafile says this time for ever     ^ and this is its creation now
+    p1   created ── written ── deleted ──────────── written again ── written
+         ^ its metafile has this time for ever      ^ and this is its creation now
 
 The metafile of a partition stays when all of its file groups are replaced, be it by `delete_partitions` or by an
-overwrite, and when the write that made it is undone. So the timeline is asked as well, and the history as far back as
-it matters: creation is the first write after the partition last vanished, or the overwrite that put other rows in the
-place of all. Where nobody knows, the later time is taken: a partition may live too long, but never too short.
+overwrite, and when the write that created it is undone. So the timeline is read as well, and the history as far back as
+it matters: creation is the first write after the partition was last deleted, or the overwrite that replaced all of its
+rows. Where that is unknown, the later time is used: a partition may be kept too long, but never too short.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _SERVICES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """A time before which nothing of a partition counts: it vanished then, or what made it was undone."""
+    """A time before which nothing of a partition counts: it was deleted then, or the write that made it was undone."""
 
     time: str
     requested_time: str | None = None
-    """Of the write that replaced the partition, which may have put other rows in the place of the old ones."""
+    """Of the write that replaced the partition, which may have written other rows instead of the old ones."""
 
     def is_before(self, write: Instant) -> bool:
         return write.requested_time == self.requested_time or comparable(write.requested_time) > self.time
 
 
 def last_written(client: MetaClient) -> dict[str, str]:
-    """By partition that has rows, the begin of the newest write that is no table service."""
+    """By partition that has rows, the requested time of the newest write that is no table service."""
     view = FileSystemView.of(client)
     found: dict[str, str] = {}
     for partition in view.partitions():
-        begins = [view.commits.writer_of(file) for file_slice in view.slices(partition) for file in file_slice.files]
-        if begins:
-            found[partition] = max(begins, key=comparable)
+        times = [view.commits.writer_of(file) for file_slice in view.slices(partition) for file in file_slice.files]
+        if times:
+            found[partition] = max(times, key=comparable)
     services = {i.requested_time for i in client.timeline.completed.writes if _was_planned(client, i)}
     doubtful = [partition for partition, requested_time in found.items() if requested_time in services]
     for partition in doubtful:
@@ -55,7 +55,7 @@ def last_written(client: MetaClient) -> dict[str, str]:
 
 
 def created(client: MetaClient) -> dict[str, str]:
-    """By partition that has rows and a metafile, the begin of the write that made it, or made it anew."""
+    """By partition with rows and a metafile, the requested time of the write that created it, or created it anew."""
     lister = StorageLister(client.storage)
     view = FileSystemView.of(client, lister)
     made: dict[str, str] = {}
@@ -77,7 +77,7 @@ def _was_planned(client: MetaClient, write: Instant) -> bool:
 
 
 def _newest_write(client: MetaClient, partition: str, otherwise: str) -> str:
-    """The newest write to a partition on the active timeline; where there is none, the service's own begin stands."""
+    """The newest write to a partition on the active timeline; where there is none, `otherwise`, the service's time."""
     for instant in reversed(client.completed_writes()):
         body = client.body(instant)
         if isinstance(body, CommitMetadata) and partition in body.stats and not _was_planned(client, instant):
@@ -86,7 +86,7 @@ def _newest_write(client: MetaClient, partition: str, otherwise: str) -> str:
 
 
 def _breaks(client: MetaClient, made: Mapping[str, str]) -> dict[str, Break]:
-    """The partitions whose metafile does not tell when they came into being, with the last time they were not."""
+    """The partitions whose metafile does not have their creation time, with the last time they did not exist."""
     found = {partition: Break(comparable(time)) for partition, time in made.items() if not client.completion_time(time)}
     oldest = min(made.values(), key=comparable, default="")
     for instant, body in _reports(client, oldest, (Action.REPLACE_COMMIT,)):
@@ -101,7 +101,7 @@ def _breaks(client: MetaClient, made: Mapping[str, str]) -> dict[str, Break]:
 
 
 def _first_writes(client: MetaClient, breaks: Mapping[str, Break]) -> dict[str, str]:
-    """By partition the begin of the first write to it behind its break, as far as reports tell."""
+    """By partition the requested time of the first write to it after its break, where commit metadata shows it."""
     found: dict[str, str] = {}
     since = min((item.requested_time or item.time for item in breaks.values()), key=comparable, default="")
     for instant, body in _reports(client, since, _WRITES) if breaks else ():
@@ -116,7 +116,7 @@ def _first_writes(client: MetaClient, breaks: Mapping[str, Break]) -> dict[str, 
 
 
 def _reports(client: MetaClient, low: str, actions: tuple[Action, ...]) -> Iterator[tuple[Instant, ActionBody | None]]:
-    """What completed actions with a begin from `low` on reported, archived ones first."""
+    """The bodies of completed actions with a requested time from `low` on, archived ones first."""
     yield from client.history.reports(actions, low)
     for instant in client.timeline.completed.of_actions(*actions):
         if comparable(instant.requested_time) >= comparable(low):
@@ -124,7 +124,7 @@ def _reports(client: MetaClient, low: str, actions: tuple[Action, ...]) -> Itera
 
 
 def _oldest_file(slices: Iterable[FileSlice], since: Break) -> str:
-    """The begin of the oldest file behind a break where no report tells; files are rewritten, so it may be too late."""
-    begins = [file.requested_time for file_slice in slices for file in file_slice.files]
-    later = [requested_time for requested_time in begins if comparable(requested_time) > since.time]
-    return min(later, key=comparable) if later else max(begins, key=comparable)
+    """The time of the oldest file after a break, if no commit shows it; files are rewritten, so it may be too late."""
+    times = [file.requested_time for file_slice in slices for file in file_slice.files]
+    later = [requested_time for requested_time in times if comparable(requested_time) > since.time]
+    return min(later, key=comparable) if later else max(times, key=comparable)

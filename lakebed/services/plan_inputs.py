@@ -1,12 +1,12 @@
 """The files that a plan names, found again when it is run, perhaps long after.
 
     all there             the slice as it was planned
-    logs are gone         the same slice without them, if log compactions stand for all of them: what such a log said is
-                          in the merged one, be that among the plan's own files or made later of nothing else
+    logs are gone         the same slice without them, if log compactions replace all of them: the rows of such a log
+                          are in the merged one, be that among the plan's own files or made later of nothing else
     anything else         no current state needs the files: the group is left out, and the plan is done without it
-                          the current state misses them: `CorruptTable`, as a reader would say
+                          the current state misses them: `CorruptTable`, as a reader would raise
 
-So no plan waits for ever for a file that a clean took, whichever program planned and whichever cleaned.
+So no plan waits for ever for a file that a clean deleted, whichever program planned and whichever cleaned.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _GIVE_UP = "Restore the file from a copy of the table, or give the plan up with 
 
 
 def scan_logs(client: MetaClient, file_slice: FileSlice) -> LogScan:
-    """Which log blocks of a slice count, and which instants they stand for; a look at headers alone."""
+    """Which log blocks of a slice count, and which instants they replace; from headers alone."""
     files = [open_log_file(client.storage, log) for log in file_slice.log_files if log.kind is not LogKind.CDC]
     base = file_slice.base_file
     return scan_slice(files, client.is_committed, base_instant_time=base.requested_time if base else None)
 
 
 def silent_logs(client: MetaClient, file_slice: FileSlice) -> frozenset[str]:
-    """Names of the logs without a block that counts in the slice: log compactions stand for what they say."""
-    speaking = {run.block.file for run in scan_logs(client, file_slice).runs}
+    """Names of the logs without a block that counts in the slice: log compactions replace them."""
+    counting = {run.block.file for run in scan_logs(client, file_slice).runs}
     return frozenset(
-        log.name for log in file_slice.log_files if log.path not in speaking and log.kind is not LogKind.CDC
+        log.name for log in file_slice.log_files if log.path not in counting and log.kind is not LogKind.CDC
     )
 
 
 def changes(client: MetaClient, file_slice: FileSlice, names: Collection[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The files that came to a slice since a plan named these, and those that are gone; not logs that say nothing."""
+    """Files added to a slice since a plan named these, and those that are gone; without logs that do not count."""
     now, planned = frozenset(file.name for file in file_slice.files), frozenset(names)
     if now == planned:
         return frozenset(), frozenset()
@@ -56,14 +56,14 @@ def changes(client: MetaClient, file_slice: FileSlice, names: Collection[str]) -
 
 @dataclass(slots=True)
 class PlanInputs:
-    """The files of a table by name, for plans hold nothing else."""
+    """The files of a table by name, as plans hold only names."""
 
     client: MetaClient
     view: FileSystemView
     _known: dict[str, Mapping[FileGroupId, Mapping[str, BaseFile | LogFile]]] = field(default_factory=dict)
 
     def slice_of(self, operation: CompactionOperation) -> FileSlice | None:
-        """The slice that an operation means; None when its files are gone, and nobody needs them."""
+        """The slice of an operation; None when its files are gone, and nobody needs them."""
         files = self._of(operation.partition_path).get(operation.file_group, {})
         names = [*((operation.base_file,) if operation.base_file else ()), *operation.log_files]
         missing = [name for name in names if name not in files]
@@ -81,7 +81,7 @@ class PlanInputs:
         return tuple(file for file in files.values() if isinstance(file, LogFile))
 
     def _without(self, file_slice: FileSlice, missing: list[str], operation: CompactionOperation) -> FileSlice | None:
-        """The slice without missing logs, and with merged logs that stand for them; None where that says less."""
+        """The slice without missing logs, and with merged logs that replace them; None where rows would be missing."""
         logs = [parse_log_file(name) for name in missing]
         gone = {log.requested_time for log in logs if log is not None}
         if None in logs or operation.kind == LOG:

@@ -1,11 +1,12 @@
-"""Which files are reserved, and by whom: asked under the table lock by whoever plans over files or deletes some.
+"""Which files are reserved, and by which action: read under the table lock before files are planned over or deleted.
 
     held       must stay   inputs of pending compactions, log compactions, clusterings and resizes, files of savepoints
     leaving    will go     files that pending cleans are about to delete, or are deleting
 
 Plans of every program count: they are read from the timeline. A planner takes no file that is leaving, a cleaner
-deletes none that is held, so of two actions that want one file the later one gives way, whatever is run first. Which
-states stay readable is for the retention to say (services/cleaning_policy) when a clean is planned.
+deletes none that is held, so of two actions that want one file the one that was planned later does not get it,
+whichever is run first. The retention decides which states stay readable (services/cleaning_policy) when a clean is
+planned.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The files of a table that are spoken for, at one moment of its timeline."""
+    """The reserved files of a table, at one moment of its timeline."""
 
     plans: Mapping[FileGroupId, tuple[Planned, ...]]
     saved: Mapping[File, Instant]
@@ -46,7 +47,7 @@ class Reserved:
 
     @classmethod
     def of(cls, client: MetaClient) -> Reserved:
-        """What plans and savepoints of the active timeline say."""
+        """From the plans and savepoints of the active timeline."""
         saved = {
             (partition, file_name(path)): instant
             for instant, savepoint in client.savepoints()
@@ -59,7 +60,7 @@ class Reserved:
         return cls(plans, saved, dict(_leaving(client)))
 
     def held(self) -> dict[File, Instant]:
-        """The files that must stay, and for whom."""
+        """The files that must stay, and the instant that needs each."""
         plans = (plan for plans in self.plans.values() for plan in plans)
         inputs = {(plan.group.partition_path, name): plan.instant for plan in plans for name in plan.files}
         return {**self.saved, **inputs}
@@ -74,7 +75,8 @@ class Reserved:
     def plannable(self, client: MetaClient, file_slice: FileSlice) -> tuple[FileSlice, str | None]:
         """The slice as a plan may take it, and why it may not be taken at all.
 
-        Logs that say nothing in the slice, for a log compaction stands for them, are left to the clean that takes them.
+        Logs that do not count in the slice, because a log compaction replaces them, are left to the clean that deletes
+        them.
         """
         leaving = self.leaving_of(file_slice)
         if not leaving:

@@ -1,10 +1,10 @@
-"""Running a resize of buckets: every row goes to the file of its bucket on the ring to come.
+"""Running a resize of buckets: every row goes to the file of its bucket on the new ring.
 
     rows of the old buckets, merged, in order ──► hash of the key ──► one writer per child ──► one file group per child
-    ring to come   written down just before the replacecommit, counts with it; its .commit mark follows
+    new ring       saved just before the replacecommit, valid with it; its .commit mark follows
 
-A reader never looks at rings, and a writer only at those whose instant is completed, so both sides of the commit see
-buckets and files that fit each other. A partition whose ring is no longer the one that was planned for is left alone.
+A reader never looks at rings, and a writer only at those whose instant is completed, so before and after the commit
+buckets and files fit each other. A partition whose ring is no longer the one that was planned for is left alone.
 
 While a resize is pending lakebed writes nothing into its buckets. Hudi may write there, into the old bucket and, in
 logs named after the resize, into the new one: such a plan is run from the files that it names, for whatever came later
@@ -49,9 +49,9 @@ class Resizing:
     _reports: dict[tuple[str, str], set[str]] | None = None
 
     def take(self, group: ClusteringGroup, now: list[FileSlice | None]) -> tuple[tuple[FileSlice, ...], Buckets] | None:
-        """What of a group is read and where its rows go, given its slices as they are; None leaves it as it is."""
+        """What of a group's slices, as they are `now`, is read, and the buckets of the rows; None to leave it out."""
         partition, children = group.extra.get(PARTITION_KEY, ""), self._children(group)
-        slices = tuple(self._as_planned(group, place, file_slice, children) for place, file_slice in enumerate(now))
+        slices = tuple(self._as_planned(group, number, file_slice, children) for number, file_slice in enumerate(now))
         whole = tuple(file_slice for file_slice in slices if file_slice is not None)
         ring = self._ring(partition)
         on_ring = {node.file_id: node.value for node in ring.ring} if ring is not None else {}
@@ -66,7 +66,7 @@ class Resizing:
             return None
         assert ring is not None
         if not parents <= {child.value for child in children}:
-            raise CorruptTable("a resize says not what becomes of its buckets", file=self.file)
+            raise CorruptTable("a resize does not state what replaces its buckets", file=self.file)
         self._taken[partition] = (*self._taken.get(partition, ()), *children)
         after = with_children(ring, children, self.requested_time, self.file)
         own = frozenset(child.file_id for child in children if child.tag is NodeTag.REPLACE)
@@ -74,7 +74,7 @@ class Resizing:
         return whole, Buckets(after.nodes, own, hash_fields, self.snapshot.config.key_fields)
 
     def save(self) -> list[HashingMetadata]:
-        """Write down the rings of all that was taken, to count with the commit."""
+        """Save the rings of all that was taken, to be valid with the commit."""
         made = []
         for partition, children in self._taken.items():
             ring = self._ring(partition)
@@ -84,7 +84,7 @@ class Resizing:
         return made
 
     def mark(self) -> None:
-        """The commit is done."""
+        """Mark the rings as committed; the commit is done."""
         for partition in self._taken:
             with suppress(StorageUnavailable):  # the ring counts by its instant, as long as the timeline knows that
                 mark_committed(self.snapshot, partition, self.requested_time)
@@ -92,7 +92,7 @@ class Resizing:
     def _children(self, group: ClusteringGroup) -> tuple[HashingNode, ...]:
         children = parse_child_nodes(group.extra.get(CHILDREN_KEY, ""), self.file)
         if any(child.tag is NodeTag.NORMAL for child in children):
-            raise CorruptTable("a resize does not say what becomes of a node", file=self.file)
+            raise CorruptTable("a resize does not state what replaces a node", file=self.file)
         return children
 
     def _ring(self, partition: str) -> HashingMetadata | None:
@@ -101,10 +101,10 @@ class Resizing:
         return self._rings[partition]
 
     def _as_planned(
-        self, group: ClusteringGroup, place: int, file_slice: FileSlice | None, children: tuple[HashingNode, ...]
+        self, group: ClusteringGroup, number: int, file_slice: FileSlice | None, children: tuple[HashingNode, ...]
     ) -> FileSlice | None:
         """The slice with the files of the plan; None when it got others that the new buckets do not hold as well."""
-        wanted = group.slices[place]
+        wanted = group.slices[number]
         names = {file_name(path) for path in (wanted.base_file, *wanted.log_files) if path}
         if file_slice is None:
             return None
@@ -118,7 +118,7 @@ class Resizing:
         return replace(file_slice, log_files=tuple(log for log in file_slice.log_files if log.name in names))
 
     def _writers(self, partition: str, child: HashingNode) -> set[str]:
-        """The begins of completed writes into a new bucket."""
+        """The requested times of completed writes into a new bucket."""
         if self._reports is None:
             self._reports = {}
             for instant in self.snapshot.completed_writes():
@@ -140,14 +140,14 @@ class BucketOutputs:
     def write(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Rows to their buckets, in the order they come."""
         for batch in batches:
-            places = self._buckets.of(batch.column(RECORD_KEY)) if batch.num_rows else np.zeros(0, np.int64)
-            for place in np.unique(places).tolist():
-                file_id = self._buckets.nodes[place].file_id
-                here = places == place
+            numbers = self._buckets.of(batch.column(RECORD_KEY)) if batch.num_rows else np.zeros(0, np.int64)
+            for number in np.unique(numbers).tolist():
+                file_id = self._buckets.nodes[number].file_id
+                here = numbers == number
                 if file_id not in self._buckets.own:
                     key = batch.column(RECORD_KEY)[int(here.argmax())].as_py()
                     raise InvalidRequest(
-                        f"the key {key!r} is not in the bucket that its hash says",
+                        f"the key {key!r} is not in the bucket of its hash",
                         hint="hoodie.bucket.index.hash.field must be what the table was written with.",
                     )
                 part = batch if here.all() else batch.filter(bool_array(here))

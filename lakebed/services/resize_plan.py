@@ -28,7 +28,7 @@ from lakebed.view.file_system_view import FileSystemView
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bytes and numbers of buckets between which nothing needs to change."""
+    """Bytes and numbers of buckets beyond which buckets are split or merged."""
 
     split_above: int
     merge_below: int
@@ -83,7 +83,7 @@ def propose_resize(client: MetaClient, options: ClusteringOptions, properties: M
 
 
 def limits_of(ring: HashingMetadata, options: ClusteringOptions, properties: Mapping[str, str]) -> Limits:
-    """The limits for a partition; where no bounds are given its number of buckets is as it should be."""
+    """The limits for a partition; without configured bounds its number of buckets stays what it is configured to be."""
     size = WriteOptions.from_properties(properties).max_file_size
     usual = IndexOptions.from_properties(properties).num_buckets or len(ring.ring)
     return Limits(
@@ -107,7 +107,7 @@ def resize(
 ) -> tuple[list[BucketChange], dict[str, str]]:
     """The changes to a ring whose file groups have these sizes, and why other groups stay as they are."""
     nodes = ring.ring
-    here = {node.file_id: place for place, node in enumerate(nodes)}
+    here = {node.file_id: number for number, node in enumerate(nodes)}
     left = {one: "it is not on the ring of its partition" for one in sizes if one not in here}
     left |= {one: busy[one] for one in sizes if one in busy}
     free = {one for one in sizes if one not in left}
@@ -118,7 +118,7 @@ def resize(
         if number >= limits.most:
             left[one] = f"it takes {sizes[one]} bytes, and the partition may not have more than {limits.most} buckets"
         elif not children:
-            left[one] = "its stretch of the ring is a single value"
+            left[one] = "its range on the ring is a single value"
         else:
             changes.append(BucketChange((one,), children, f"split at {children[0].value}"))
             number += 1
@@ -138,8 +138,8 @@ def resize(
 def _runs(
     nodes: Sequence[HashingNode], small: set[str], sizes: Mapping[str, int], limits: Limits, number: int
 ) -> list[tuple[HashingNode, ...]]:
-    """Small neighbours that go together: the next joins as long as those before are small together."""
-    start = next((place + 1 for place, node in enumerate(nodes) if node.file_id not in small), 0)
+    """Small neighbours that are merged: the next one joins as long as the total of those before it is small."""
+    start = next((number + 1 for number, node in enumerate(nodes) if node.file_id not in small), 0)
     runs: list[list[HashingNode]] = []
     spare, held = number - limits.least, 0
     open_run = False

@@ -1,4 +1,4 @@
-"""Setting a table back: to a savepoint, or by its newest write.
+"""Restoring a table to a savepoint, and rolling back one write.
 
     restore    <t>.restore.requested    the writes that completed after the saved one, and those under way
                <t>.restore.inflight
@@ -8,9 +8,9 @@
 
     rollback   delete the completed file of the newest write, which then looks like one that failed, and undo it
 
-A write is unpublished before any of its files is touched, so every reader sees a state that once was. All steps can be
-done again: a restore that died is finished by the next call, and until then nothing can be committed. Cleans that are
-pending are finished before a restore is planned: run later, they would speak of writes that are gone.
+A write is unpublished before any of its files is touched, so every reader sees a state that once was current. All steps
+can be repeated: a restore that died is finished by the next call, and until then nothing can be committed. Cleans that
+are pending are finished before a restore is planned: run later, they would refer to writes that are gone.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 
 def restore(client: MetaClient, txn_context: TxnContext, to: str | None = None) -> Instant:
-    """Set the table back to a savepoint, the newest where none is named; the completed restore.
+    """Restore the table to a savepoint, the newest where none is named; the completed restore.
 
     `client` was just read.
     """
@@ -76,7 +76,7 @@ def restore(client: MetaClient, txn_context: TxnContext, to: str | None = None) 
         requested_time, fresh = claim_begin(client, txn_context.clock)
         try:
             txn_context.require_metadata_writer(fresh)
-            savepoint, _ = savepoint_named(fresh, savepoint.requested_time)  # it may have been given up meanwhile
+            savepoint, _ = savepoint_named(fresh, savepoint.requested_time)  # it may have been deleted meanwhile
             clean = fresh.timeline.pending.of_actions(Action.CLEAN).last
             if clean is not None:
                 raise ConflictError(f"{clean} is being run by another writer", hint="Try again when it is done.")
@@ -121,7 +121,7 @@ def finish_restore(client: MetaClient, restore: Instant, txn_context: TxnContext
             done, _ = publish(fresh, inflight, completion, body, txn_context)
     finally:
         heartbeat.stop()
-    with suppress(StorageUnavailable):  # the next write sweeps it up
+    with suppress(StorageUnavailable):  # the next write removes it
         heartbeat.remove()
     return done
 
@@ -176,7 +176,7 @@ def _to_undo(client: MetaClient, savepoint: Instant) -> tuple[InstantRef, ...]:
 
 
 def _unpublish(client: MetaClient, undone: InstantRef) -> None:
-    """Take back the completed file of a write; what is left of it looks like a write that failed."""
+    """Delete the completed file of a write; what is left of it looks like a write that failed."""
     wanted = (undone.time, Action(undone.action).completes_as)
     for instant in _states(client):
         if instant.is_completed and (instant.requested_time, instant.action) == wanted:
@@ -184,7 +184,7 @@ def _unpublish(client: MetaClient, undone: InstantRef) -> None:
 
 
 def _files_of(client: MetaClient, undone: Iterable[InstantRef]) -> dict[str, list[str]]:
-    """The data files of writes by begin."""
+    """The data files of writes by requested time."""
     found: dict[str, list[str]] = {instant.time: [] for instant in undone}
     for path in data_files(client.storage):
         requested_time = begin_of(file_name(path))
@@ -196,7 +196,7 @@ def _files_of(client: MetaClient, undone: Iterable[InstantRef]) -> dict[str, lis
 def _delete(
     client: MetaClient, undone: Sequence[InstantRef], files: Mapping[str, Sequence[str]], by: str
 ) -> dict[str, dict[str, int]]:
-    """Delete what unpublished writes left, each one's timeline files last; the commands against blocks, by begin."""
+    """Delete what unpublished writes left, each one's timeline files last; the rollback commands, by requested time."""
     storage = client.storage
     states = sorted((i for i in _states(client) if not i.is_completed), key=lambda i: i.state is State.REQUESTED)
     commands = {}
@@ -270,21 +270,21 @@ def _refuse_rollback(client: MetaClient, target: Instant, txn_context: TxnContex
 
 
 def _require_pending_state(client: MetaClient, done: Instant) -> None:
-    """Without its completed file the write must look pending, so that whoever comes next undoes it."""
+    """Make the write look pending once its completed file is gone, so that the next writer undoes it."""
     requested = client.active.requested(done)
     inflight = Instant(done.requested_time, requested.action if requested else done.action, State.INFLIGHT)
     client.storage.put_if_absent(client.active.path(inflight), b"")
 
 
 def _drop_plan(client: MetaClient, pending: Instant, txn_context: TxnContext) -> None:
-    """Take an action that only was planned off the timeline."""
+    """Remove an action that was only planned from the timeline."""
     with txn_context.lock.hold() as lease:
         client = client.reload()
         states = [i for i in _states(client) if i.requested_time == pending.requested_time]
         if any(i.is_completed or i.state is State.INFLIGHT for i in states if i.action is not Action.SAVEPOINT):
             raise ConflictError(f"{pending} is being run by another writer", hint="Try again when it is done.")
         lease.confirm()
-        if pending.action is Action.CLUSTERING:  # updates of buckets that will not be
+        if pending.action is Action.CLUSTERING:  # updates of buckets that will not be created
             delete_all(client.storage, sorted(find_files(client.storage, pending.requested_time)))
         client.storage.delete([client.active.path(i) for i in states if i.action is pending.action])
         client.storage.delete([heartbeat_file(pending.requested_time)])

@@ -1,10 +1,10 @@
 """Savepoints: a state of the table that no clean touches, and to which it can be restored.
 
-    <b>.savepoint.inflight  ->  <b>_<c>.savepoint      <b> is the begin of the write that is saved
+    <b>.savepoint.inflight  ->  <b>_<c>.savepoint      <b> is the requested time of the write that is saved
 
 The savepoint lists every file of the slices that a snapshot at that write reads, but for covered logs that a pending
-clean takes: these say nothing there. A clean that was planned while the list was made may have taken one of them, so
-cleans are looked at once more when the savepoint is on the timeline: those that are planned later see it.
+clean deletes: these do not count there. A clean that was planned while the list was made may have deleted one of the
+files, so cleans are checked once more when the savepoint is on the timeline: those that are planned later see it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def create_savepoint(client: MetaClient, txn_context: TxnContext, comment: str =
 
 
 def delete_savepoint(client: MetaClient, txn_context: TxnContext, at: str) -> None:
-    """Let cleans and archiving have what a savepoint held. The completed file goes last: until then it holds."""
+    """Release what a savepoint held to cleans and archiving. The completed file goes last: until then it holds."""
     with txn_context.lock.hold() as lease:
         client = client.reload()
         found = client.timeline.find(at, Action.SAVEPOINT)
@@ -67,7 +67,7 @@ def delete_savepoint(client: MetaClient, txn_context: TxnContext, at: str) -> No
         client.storage.delete([client.active.path(inflight)])
         if found.is_completed:
             client.storage.delete([client.active.path(found)])
-    txn_context.tell(client.changed({}, (inflight, found)))
+    txn_context.notify(client.changed({}, (inflight, found)))
 
 
 def savepoint_named(client: MetaClient, at: str | None) -> tuple[Instant, SavepointMetadata]:
@@ -106,7 +106,7 @@ def _write_to_save(client: MetaClient, at: str | None) -> Instant:
 
 
 def _taken_by_a_clean(client: MetaClient, body: SavepointMetadata) -> str | None:
-    """A file of the savepoint that a clean on the active timeline takes or took."""
+    """A file of the savepoint that a clean on the active timeline deletes or deleted."""
     taken = set(Reserved.of(client).leaving)
     for instant in client.timeline.completed.of_actions(Action.CLEAN):
         done = client.body(instant)

@@ -1,4 +1,4 @@
-"""`table.services`: upkeep by name. Each service is a plan on the timeline and a run of it, here or elsewhere."""
+"""`table.services`: table services by name, each a plan on the timeline and a run of it, here or elsewhere."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ Planned = PlannedCompaction | PlannedClustering | Instant | str | Iterable[Insta
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Upkeep of one table. Get it as `table.services`."""
+    """The services of one table. Get it as `table.services`."""
 
     client: MetaClient
     txn_context: TxnContext
-    """What the table's settings and the options of a call are put on top of."""
+    """The base, which the table's settings and the options of a call override."""
     runner: Runner
     memory: int
     done: Callable[[], object]
-    """Called after changes that no transaction tells of, so that the table object sees them."""
+    """Called after changes that no transaction reports, so that the table object sees them."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """What the table was opened with; options of a call come on top."""
+    """The options with which the table was opened; options of a call override them."""
     drop_metadata: bool = False
-    """Whether the first change removes the table's metadata table, which is not kept in step."""
+    """Whether the first change removes the table's metadata table, which would not be updated."""
 
     def on(self, spark: Any) -> Services:
         """The same services, whose work on file groups runs as tasks of a Spark session (or of another `Runner`).
@@ -95,8 +95,8 @@ class Services:
         finished = ready._run(ready._pending(Action.COMPACTION, Action.LOG_COMPACTION), memory)
         ready = ready._after(finished)
         chosen, files = CompactionOptions.from_properties(ready._chosen), WriteOptions.from_properties(ready._chosen)
-        begun = begin_compaction(ready.client, ready.txn_context, strategy_named(strategy), chosen, force=force)
-        return (*finished, *(compact(txn, self.runner, options=files, memory=self._most(memory)) for txn in begun))
+        txns = begin_compaction(ready.client, ready.txn_context, strategy_named(strategy), chosen, force=force)
+        return (*finished, *(compact(txn, self.runner, options=files, memory=self._most(memory)) for txn in txns))
 
     def plan_compaction(self, strategy: str = "full", options: Options = None, force: bool = True) -> PlannedCompaction:
         """Plan a compaction and save it on the timeline, for `run` here or in another process.
@@ -127,13 +127,13 @@ class Services:
         options: Options = None,
         memory: int | str | None = None,
     ) -> tuple[Instant, ...]:
-        """Carry out what was planned, given as the plan, its instants or their begin times; the completed instants."""
+        """Run what was planned, named by the plan, its instants or their requested times; the completed instants."""
         here = self.settled(options)
         instants = here._instants(planned)
         return here._ready()._run(instants, memory)
 
     def _run(self, instants: Iterable[Instant], memory: int | str | None) -> tuple[Instant, ...]:
-        """Carry out plans of the timeline, in this order."""
+        """Run plans of the timeline, in this order."""
         chosen, most = self._chosen, self._most(memory)
         files = WriteOptions.from_properties(chosen)
         client, txn_context, runner = self.client, self.txn_context, self.runner
@@ -152,18 +152,18 @@ class Services:
         return bytes_of(memory) if memory is not None else self.memory
 
     def _pending(self, *actions: Action) -> tuple[Instant, ...]:
-        """What is planned or begun and not done in the table as it was read, oldest first."""
+        """What is requested or inflight in the table as it was read, oldest first."""
         return self.client.timeline.pending.of_actions(*actions).instants
 
     def _instants(self, planned: Planned) -> list[Instant]:
         if isinstance(planned, PlannedCompaction | PlannedClustering):
             return list(planned.instants)
-        given = [planned] if isinstance(planned, Instant | str) else list(planned)
-        if all(isinstance(one, Instant) for one in given):
-            return [one for one in given if isinstance(one, Instant)]
+        wanted = [planned] if isinstance(planned, Instant | str) else list(planned)
+        if all(isinstance(one, Instant) for one in wanted):
+            return [one for one in wanted if isinstance(one, Instant)]
         timeline = self.client.timeline
         found = []
-        for one in given:
+        for one in wanted:
             instant = one if isinstance(one, Instant) else timeline.find(one)
             if instant is None or instant.is_completed:
                 raise InvalidRequest(f"nothing is planned under {one}", hint="See t.inspect.timeline().")
@@ -177,7 +177,7 @@ class Services:
         """Rewrite small file groups into larger ones whose rows are in order; the completed instants.
 
         Clusterings that were planned before and are not done are run first. In the LSM layout rows stay in key order;
-        elsewhere `hoodie.clustering.plan.strategy.sort.columns` and `hoodie.layout.optimize.strategy` say the order.
+        elsewhere `hoodie.clustering.plan.strategy.sort.columns` and `hoodie.layout.optimize.strategy` set the order.
         Under consistent hashing buckets are split and merged instead, between `hoodie.bucket.index.min.num.buckets` and
         `hoodie.bucket.index.max.num.buckets`; while that is planned, writes into these buckets are refused.
         With `force=False` nothing happens before `hoodie.clustering.inline.max.commits` writes.
@@ -211,32 +211,32 @@ class Services:
     def settled(self, options: Options = None) -> Services:
         """The same services on the table as it is now, with the options of a call on top of those it was opened with.
 
-        This is where the table's concurrency mode and what the call asks for meet, for every service; options that
-        the mode does not allow are refused.
+        This is where the table's concurrency mode and the one that the call requests are combined, for every service;
+        options that the mode does not allow are refused.
         """
-        given = option_texts(options)
-        warn_unknown(given, known_keys(), stacklevel=3)
-        now, properties = self._now(), {**self.properties, **given}
+        texts = option_texts(options)
+        warn_unknown(texts, known_keys(), stacklevel=3)
+        now, properties = self._now(), {**self.properties, **texts}
         txn_context = txn_context_for(now.client, properties, self.txn_context)
         return replace(now, properties=properties, txn_context=txn_context)
 
     def _now(self) -> Services:
         """The same services on the table as it is now, which the table object sees from here on, too."""
         client = self.client.reload()
-        self.txn_context.tell(client)
+        self.txn_context.notify(client)
         return replace(self, client=client)
 
     def _after(self, done: tuple[Instant, ...]) -> Services:
-        """The same services on the table as actions left it: where there were any, it is read once more to plan."""
+        """The same services on the table as actions left it: if there were any, the table is read again to plan."""
         return self.settled() if done else self
 
     def _entered(self) -> Services:
-        """Settled services that are about to change the table: what they ask of its mode is kept in it first."""
+        """Settled services that are about to change the table: the mode that they request is recorded in it first."""
         record_mode(self.client.storage, self.txn_context)
         return self
 
     def _ready(self) -> Services:
-        """The same, without a metadata table where the caller gave it up, or a crash left half of it."""
+        """The same, without a metadata table where the caller drops it, or a crash left half of it."""
         self._entered()
         if not (self.drop_metadata or is_half_dropped(self.client)):
             return self
@@ -250,7 +250,7 @@ class Services:
     def clean(self, options: Options = None) -> tuple[Instant, ...]:
         """Remove files that no retained state needs; the completed cleans, none when there is nothing to remove.
 
-        What is retained is for `hoodie.clean.policy` to say. Cleans that were planned and not finished are run first.
+        `hoodie.clean.policy` decides what is retained. Cleans that were planned and not finished are run first.
         """
         here = self.settled(options)
         chosen, ready = CleanOptions.from_properties(here._chosen), here._ready()
@@ -270,9 +270,9 @@ class Services:
         return archive(here._entered().client, here.txn_context, chosen)
 
     def drop_expired_partitions(self, days: int | None = None, options: Options = None) -> CommitResult | None:
-        """Let partitions vanish that nobody wrote to for so many days; None when there is none."""
-        given = {} if days is None else {"hoodie.partition.ttl.strategy.days.retain": str(days)}
-        here = self.settled({**option_texts(options), **given})
+        """Delete partitions that nobody wrote to for so many days; None when there is none."""
+        retain = {} if days is None else {"hoodie.partition.ttl.strategy.days.retain": str(days)}
+        here = self.settled({**option_texts(options), **retain})
         chosen, more, ready = TtlOptions.from_properties(here._chosen), here.properties, here._ready()
         return drop_expired(ready.client, ready.txn_context, chosen, self.runner, properties=more, memory=self.memory)
 
@@ -283,12 +283,12 @@ class Services:
         return create_savepoint(here.client, here.txn_context, comment, instant)
 
     def delete_savepoint(self, savepoint: Instant | str) -> None:
-        """Give up a savepoint."""
+        """Delete a savepoint: its files are cleaned and its write is archived as any other."""
         here = self.settled()._entered()
         delete_savepoint(here.client, here.txn_context, _time(savepoint))
 
     def restore(self, savepoint: Instant | str | None = None) -> Instant:
-        """Set the table back to a savepoint, the newest where none is given. Later writes are gone for good.
+        """Restore the table to a savepoint, by default the newest. Later writes are gone for good.
 
         A restore that died half way is finished by the next call.
         """
@@ -306,7 +306,7 @@ class Services:
 
     # ------------------------------------------------------------------ versions
     def upgrade(self, to: int = 10, drop_metadata: bool = False) -> None:
-        """Give the table a higher version, 9 or 10: native logs need version 10. No row and no file changes.
+        """Upgrade the table to version 9 or 10: native logs need version 10. No row and no file changes.
 
         A metadata table is not carried over: `drop_metadata=True` removes it first.
         """
@@ -315,10 +315,10 @@ class Services:
         self.done()
 
     def downgrade(self, to: int = 9, drop_metadata: bool = False) -> None:
-        """Give the table a lower version, 9 or 8, for programs that do not know the higher ones.
+        """Downgrade the table to version 9 or 8, for programs that do not support the higher ones.
 
         From version 10 slices with native logs are compacted and the logs removed, so times before this cannot be
-        travelled to. Between 9 and 8 only properties change. What the lower version cannot say is refused before
+        travelled to. Between 9 and 8 only properties change. What the lower version cannot express is refused before
         anything is done. A metadata table is not carried over: `drop_metadata=True` removes it first.
         """
         here, drop = self.settled()._entered(), drop_metadata or self.drop_metadata
@@ -327,7 +327,7 @@ class Services:
 
     # ------------------------------------------------------------------ who may write
     def set_concurrency(self, mode: str) -> None:
-        """Say for all writers of the table, from now on, who else may write: the way to a looser mode as well.
+        """Set the concurrency mode for all writers of the table, from now on; this can also set a looser one.
 
         t.services.set_concurrency("optimistic_concurrency_control")
 

@@ -1,9 +1,9 @@
-"""Partitions with a lifetime: those that nobody wrote to for so many days vanish, as a replacecommit.
+"""Partitions with a lifetime: those that nobody wrote to for so many days are deleted, as a replacecommit.
 
     KEEP_BY_TIME            the days count from the partition's last write
-    KEEP_BY_CREATION_TIME   from the write that made the partition, or made it anew after it had vanished
+    KEEP_BY_CREATION_TIME   from the write that created the partition, or created it anew after it was deleted
 
-Compactions rewrite rows without being news of them, so they prolong nothing (`services/partition_ages`).
+Table services rewrite rows without changing them, so they extend no lifetime (`services/partition_ages`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def expired_partitions(client: MetaClient, options: TtlOptions, now_ms: int) -> 
     """The partitions whose days are over, oldest first; at most so many as one commit may take."""
     if options.days < 0:
         raise InvalidRequest(
-            "partitions live for ever", hint="Set hoodie.partition.ttl.strategy.days.retain to a number of days."
+            "partitions never expire", hint="Set hoodie.partition.ttl.strategy.days.retain to a number of days."
         )
     if not client.config.partition_fields:
         raise InvalidRequest("the table has no partitions that could expire")
@@ -49,7 +49,7 @@ def drop_expired(
     properties: Mapping[str, str],
     memory: int,
 ) -> CommitResult | None:
-    """Let expired partitions vanish; None when none is expired. One that is written to meanwhile is looked at again."""
+    """Delete expired partitions; None when none is expired. One that is written to meanwhile is checked again."""
     left = _ATTEMPTS
     while expired := expired_partitions(client, options, txn_context.clock.now_ms()):
         context = writer_context(

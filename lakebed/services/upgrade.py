@@ -1,18 +1,19 @@
-"""From one table version to another, forth and back.
+"""Upgrades and downgrades between table versions.
 
-     8 ◄─► 9    the properties that say by what rule rows are merged (merge_properties.py), in one write; files stay
+     8 ◄─► 9    the properties that state the rule by which rows are merged (merge_properties.py), in one write;
+                files stay
      9 ──► 10   a property: old inline logs stay, native ones join them
     10 ──► 9    a version 9 reader takes a native log for a base file, so none may be left:
                 finish what is pending ─► compact every slice with native logs ─► remove those logs (a clean)
                 ─► under the lock, with nothing pending and no native log in any folder: the property
 
-Further ways go step by step, and what any of the steps would refuse is refused before the first. Each step is decided
-under the lock, on the table as it is then: another may have taken it elsewhere since the call began. Each step leaves a
-table that is right, so one that died is just called again. A writer that began under the other version cannot commit
-any more. The layout stays: sortedness is a fact of each file, whatever the version.
+Longer ways go step by step, and what any of the steps would refuse is refused before the first. Each step is decided
+under the lock, on the table as it is then: another process may have changed its version since the call began. Each step
+leaves a valid table, so a call that died is just repeated. A writer that began under the other version cannot commit
+any more. The layout stays: sortedness is a property of each file, whatever the version.
 
-Single keys under COMPLEX are the one thing that rows hold of the version: `id:7` from version 9 on, and before that
-`id:7` or `7`, as the program was that wrote them. So they are looked at on the way up, and stay where they are else.
+Single keys under COMPLEX are the one thing in rows that depends on the version: `id:7` from version 9 on, and before
+that `id:7` or `7`, depending on the program that wrote them. So an upgrade checks them; nothing rewrites them.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ INITIAL_VERSION = "hoodie.table.initial.version"
 
 
 def upgrade(client: MetaClient, txn_context: TxnContext, to: int, *, drop_metadata: bool = False) -> MetaClient:
-    """Give the table a higher version; the table as it is then."""
+    """Upgrade the table; the table as it is then."""
     if not _is_a_way(client, to, up=True):
         return client
     if client.config.version < TableVersion.NINE:
@@ -77,7 +78,7 @@ def downgrade(
     memory: int = DEFAULT_MEMORY,
     drop_metadata: bool = False,
 ) -> MetaClient:
-    """Give the table a lower version; the table as it is then."""
+    """Downgrade the table; the table as it is then."""
     if not _is_a_way(client, to, up=False):
         return client
     if client.config.version > TableVersion.NINE:
@@ -100,7 +101,7 @@ def _without_metadata(client: MetaClient, txn_context: TxnContext, drop_metadata
 
 
 def _is_to_go(fresh: MetaClient, txn_context: TxnContext, before: TableVersion, after: TableVersion) -> bool:
-    """Under the lock: whether this step is still to be done; `ConflictError` when the table is elsewhere by now."""
+    """Under the lock: whether this step is still to be done; `ConflictError` when the table has a third version."""
     version = fresh.config.version
     if version is after:
         return False
@@ -198,19 +199,19 @@ def native_logs(client: MetaClient) -> dict[str, list[str]]:
 
 
 def _without_live(client: MetaClient, listed: dict[str, list[str]]) -> dict[str, list[str]]:
-    """The logs that no reader of now needs: not of a newest slice, and not of a write that is on its way."""
+    """The logs that no current reader needs: not of a newest slice, and not of a write that is under way."""
     view = FileSystemView.of(client)
     found = {}
     for partition, names in listed.items():
         live = {log.name for file_slice in view.slices(partition) for log in file_slice.log_files}
-        begins = {name: parsed.requested_time for name in names if (parsed := parse_log_file(name)) is not None}
+        times = {name: parsed.requested_time for name in names if (parsed := parse_log_file(name)) is not None}
         pending = {
             requested_time
-            for requested_time in begins.values()
+            for requested_time in times.values()
             if any(not i.is_completed for i in client.timeline.at(requested_time))
         }
         found[partition] = [
-            name for name, requested_time in begins.items() if name not in live and requested_time not in pending
+            name for name, requested_time in times.items() if name not in live and requested_time not in pending
         ]
     return found
 
@@ -238,7 +239,7 @@ def _indexes(client: MetaClient) -> dict[str, IndexDefinition]:
 
 
 def _refuse_unseen_rows(seen: MetaClient, fresh: MetaClient) -> None:
-    """Under the lock: rows were looked at to the last one, unless a write completed since. Services add none."""
+    """Under the lock: all rows were checked, unless a write completed since. Services add none."""
     known = {instant.requested_time for instant in seen.completed_writes()}
     for instant in fresh.completed_writes():
         body = fresh.body(instant)
@@ -251,7 +252,7 @@ def _has_single_complex_key(config: TableConfig) -> bool:
 
 
 def _refuse_plain_keys(client: MetaClient) -> None:
-    """Rows whose keys a version 9 writer would write otherwise: it would not find them, and add them a second time."""
+    """Refuse rows whose keys version 9 writes differently: its writers would not find them and insert them again."""
     if not _has_single_complex_key(client.config):
         return
     head, hint = f"{client.config.key_fields[0]}:", "Copy the rows into a new table."
@@ -265,7 +266,7 @@ def _refuse_plain_keys(client: MetaClient) -> None:
 
 
 def _refuse_unordered_events(client: MetaClient) -> None:
-    """Events of MySQL's without the column that version 8 orders them by: Hudi fails over them, or late ones win."""
+    """Refuse MySQL events without the column by which version 8 orders them: Hudi fails on them, or late ones win."""
     column, known = MYSQL_SEQUENCE, client.config.ordering_fields
     own = without_meta_fields(reader_context_of(client).schema).names if is_mysql(client.config) else []
     lacking = f"version 8 orders events of MySQL by {column!r}"
@@ -274,7 +275,7 @@ def _refuse_unordered_events(client: MetaClient) -> None:
         raise InvalidRequest(f"{lacking}, and the table has no such column", hint=hint)
     for batch in Scan(client=client, columns=(column, *known)).to_batches() if own else ():
         unordered = pc.is_null(batch.column(column))
-        for name in known:  # without these as well it is a row from before all events, to both versions
+        for name in known:  # a row without these as well precedes all events, in both versions
             unordered = pc.and_(unordered, pc.is_valid(batch.column(name)))
         if pc.any(unordered).as_py():
             raise InvalidRequest(f"{lacking}, which is null in {pc.sum(unordered).as_py()} rows or more", hint=hint)
@@ -295,7 +296,7 @@ def _refuse_what_eight_does_not_know(client: MetaClient) -> None:
 
 
 def _refuse_what_cannot_go(client: MetaClient) -> None:
-    """What a version 9 table could not hold, and no compaction can turn into something else."""
+    """Refuse what a version 9 table cannot contain and no compaction can convert."""
     for names in native_logs(client).values():
         changes = [name for name in names if (log := parse_log_file(name)) is not None and log.kind is LogKind.CDC]
         if changes:

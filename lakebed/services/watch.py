@@ -1,9 +1,10 @@
-"""Running plans that others made: compactions, log compactions, clusterings and cleans, as they turn up.
+"""Running plans that other processes made: compactions, log compactions, clusterings and cleans, as they appear.
 
-Any number of processes may watch a table. Whoever creates a plan's heartbeat has claimed it; the others leave it alone
-until the heartbeat stops, and then undo what was half done and begin anew. So a watcher is never the only writer: with
-the first plan that it runs, a table of a single writer becomes one with optimistic concurrency control. A plan that
-fails is tried again after ever longer waits: what is in its way may go, and a watcher that gave up would help nobody.
+Any number of processes may watch a table. The process that creates a plan's heartbeat has claimed it; the others leave
+it alone until the heartbeat stops, and then undo what was half done and begin anew. So a watcher is never the only
+writer: with the first plan that it runs, a table of a single writer becomes one with optimistic concurrency control. A
+plan that fails is tried again after ever longer waits: the cause may be gone by then, and a watcher that stops trying
+would leave the plan pending.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _MOST_ROUNDS = 64
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one plan: the completed instant, or the reason why there is none.
+    """The outcome of one plan: the completed instant, or the reason why there is none.
 
-    Without a plan it is the timeline that could not be read.
+    Without a plan it is an error in reading the timeline.
     """
 
     planned: Instant | None
@@ -34,7 +35,7 @@ class Outcome:
 
     @property
     def busy(self) -> bool:
-        """Whether another one runs the plan, or a write came between: nothing is wrong."""
+        """Whether another process runs the plan, or a write conflicted with it: nothing is wrong."""
         return isinstance(self.error, ConflictError)
 
 
@@ -48,13 +49,13 @@ class Watcher:
     _not_before: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        asked = TxnOptions.from_properties(self.services.properties).concurrency
-        if asked is Concurrency.SINGLE_WRITER:
-            raise InvalidRequest(f"who runs the plans of others is not the only writer, as {MODE}={asked} has it")
+        mode = TxnOptions.from_properties(self.services.properties).concurrency
+        if mode is Concurrency.SINGLE_WRITER:
+            raise InvalidRequest(f"a watcher runs plans of other writers and is not the only writer, as {MODE}={mode}")
         self.services = replace(self.services, txn_context=replace(self.services.txn_context, among_others=True))
 
     def once(self) -> Iterator[Outcome]:
-        """Every plan that is there now, oldest first, as far as nobody else runs it."""
+        """Run every plan that is there now, oldest first, unless another process runs it."""
         self._rounds += 1
         for planned in self.services.client.reload().timeline.pending.of_actions(*PLANS):
             requested_time = planned.requested_time

@@ -1,7 +1,7 @@
-"""Getting hold of a begin time, for a write or for a plan, and of a plan that another writer left.
+"""Claiming a requested time, for a write or for a plan, and taking over a plan that another writer left.
 
-A claim is the heartbeat file of the begin. The listing that is made right after it is the snapshot of the action, and
-serves for all that is looked up before the action writes: what dead writers left, and what a service plans.
+A claim is the heartbeat file of the requested time. The listing that is made right after it is the snapshot of the
+action, and serves for all that is looked up before the action writes: what dead writers left, and what a service plans.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from lakebed.txn.options import FailedWrites
 from lakebed.txn.txn_context import TxnContext
 
 Plan = Callable[[MetaClient, str], ActionBody | None]
-"""Makes a plan of the table as it is under the lock and the begin time; None when there is nothing to do."""
+"""Makes a plan from the table as it is under the lock and the requested time; None when there is nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedPlan:
-    """A plan on the timeline, the table with it, and the heartbeat of its begin."""
+    """A plan on the timeline, the table with it, and the heartbeat of its requested time."""
 
     instant: Instant
     client: MetaClient
@@ -37,12 +37,12 @@ class ClaimedPlan:
 
 
 def claim_plan(
-    client: MetaClient, action: Action, plan: Plan, txn_context: TxnContext, *, begins: bool
+    client: MetaClient, action: Action, plan: Plan, txn_context: TxnContext, *, keep_claim: bool
 ) -> ClaimedPlan | None:
-    """Plan under the lock and save the plan; the claim outlives the lock only if the caller `begins` to run the plan.
+    """Plan under the lock and save the plan; `keep_claim` is for a caller that runs the plan right away.
 
-    A claim that is kept beats from the start, however long the planning takes: once the plan can be seen, others may
-    look whether anybody runs it.
+    The heartbeat of a claim that is kept is renewed from the start, however long the planning takes: once the plan can
+    be seen, other writers may check whether anybody runs it.
     """
     storage, kept = client.storage, False
     record_mode(storage, txn_context)
@@ -56,19 +56,19 @@ def claim_plan(
             lease.confirm()
             data = encode_body(body, action, State.REQUESTED)
             requested = create_requested(storage, requested_time, action, data, fresh.active.folder)
-            kept = begins
+            kept = keep_claim
         finally:
             if not kept:
                 heartbeat.remove()
     found = ClaimedPlan(requested, fresh.changed({requested: len(data)}), heartbeat)
-    txn_context.tell(found.client)
+    txn_context.notify(found.client)
     return found
 
 
 def claim(client: MetaClient, txn_context: TxnContext, *, cleans: bool) -> tuple[str, MetaClient, Heartbeat]:
-    """A begin time, the table as it was just after the claim, and the heartbeat; what dead writers left is undone.
+    """A requested time, the table as it was just after the claim, and the heartbeat; what dead writers left is undone.
 
-    If something was undone, a new begin is claimed, which comes after the rollbacks.
+    If something was undone, a new requested time is claimed, which comes after the rollbacks.
     """
     requested_time, snapshot = claim_begin(client, txn_context.clock)
     heartbeat = Heartbeat(client.storage, requested_time, txn_context.options).start()
@@ -89,9 +89,10 @@ def claim(client: MetaClient, txn_context: TxnContext, *, cleans: bool) -> tuple
 
 
 def may_take_over(client: MetaClient, requested_time: str, txn_context: TxnContext) -> bool:
-    """A single writer knows that nobody else runs anything; others wait until the heartbeat stops.
+    """Whether a plan may be taken over: always by a single writer, else only once the heartbeat has expired.
 
-    The table must have been read after the heartbeat was seen: whoever made that had the mode kept before.
+    The table must have been read after the heartbeat was seen: the writer that created the heartbeat recorded its
+    concurrency mode in the table before that.
     """
     alone = policy(client.config, txn_context) is FailedWrites.EAGER
     return alone or is_expired(

@@ -1,8 +1,8 @@
-"""Who must give way: named invariants of a commit, and the rule for two writers that touched the same file group.
+"""Which commit is rejected: its named invariants, and the rule for two writers that touched the same file group.
 
 Each invariant is a function that raises when it does not hold, run under the table lock just before the publish (those
-that look at our own files only, just before the lock). A `ConflictError` says that another writer got there first and
-that the same call may be tried again.
+that look at our own files only, just before the lock). A `ConflictError` means that another writer committed first and
+that the same call may be retried.
 
     ours / theirs          appended logs     rewrote or replaced     compacted                  merged logs
     appended logs          conflict (*)      conflict                fine: slices are cut by completion time
@@ -112,7 +112,7 @@ def _report(instant: Instant, body: ActionBody | None) -> Iterator[tuple[Instant
 
 
 def instant_still_ours(snapshot: MetaClient, now: MetaClient, inflight: Instant, *, alive: bool) -> None:
-    """Nobody completed, undid or began to undo the action while we were away."""
+    """No other writer completed the action, rolled it back or started to roll it back since the snapshot."""
     requested_time = inflight.requested_time
     done = now.timeline.find(requested_time, inflight.action.completes_as)
     if done is not None and done.is_completed:
@@ -127,7 +127,7 @@ def instant_still_ours(snapshot: MetaClient, now: MetaClient, inflight: Instant,
 
 
 def nothing_was_undone(snapshot: MetaClient, now: MetaClient) -> None:
-    """What the action builds on is still there: the table was not set back, and is not being set back."""
+    """The writes that the action builds on are still there: the table was not restored, and no restore is pending."""
     pending = (*snapshot.timeline.pending, *now.timeline.pending)
     restore = next((instant for instant in pending if instant.action is Action.RESTORE), None)
     if restore is not None:
@@ -148,13 +148,13 @@ def version_still_the_same(snapshot: MetaClient, now: MetaClient) -> None:
 
 
 def saved_write_is_there(now: MetaClient, requested_time: str) -> None:
-    """A savepoint holds a completed write of the active timeline: one that was undone or archived cannot be gone to."""
+    """A savepoint is of a completed write on the active timeline: an undone or archived one cannot be restored to."""
     if now.timeline.completed_write(requested_time) is None:
         raise ConflictError(f"the write {requested_time} was undone or archived before it was saved", hint="Try again.")
 
 
 def schema_still_the_same(snapshot: MetaClient, now: MetaClient) -> None:
-    """Nobody changed the columns by ALTER TABLE: the newest write tells the schema, and ours would take that back."""
+    """Nobody changed the columns by ALTER TABLE: the newest write states the schema, and ours would revert it."""
     for instant, body in _reports_since(snapshot, now):
         if reported_version(body.extra) == int(instant.requested_time):
             raise ConflictError(
@@ -164,13 +164,13 @@ def schema_still_the_same(snapshot: MetaClient, now: MetaClient) -> None:
 
 
 def rolled_back_since(snapshot: MetaClient, now: MetaClient, requested_time: str) -> Instant | None:
-    """A rollback of this begin, pending or completed, that the snapshot did not have."""
+    """A rollback of this requested time, pending or completed, that the snapshot did not have."""
     known = {instant.requested_time for instant in snapshot.timeline.of_actions(Action.ROLLBACK)}
     return rollback_of(now, requested_time, except_for=known)
 
 
 def completion_time_moves_forward(timeline: Timeline, requested_time: str, completion: str) -> None:
-    """Completions are published in the order of their times, each after everything that began before it."""
+    """Completions are published in the order of their times, each later than every time that is on the timeline."""
     greatest = max(comparable(requested_time), greatest_time(timeline) or "")
     if completion <= greatest:
         raise ConflictError(
@@ -216,7 +216,7 @@ def no_file_group_written_twice(commit: CommitMetadata) -> None:
 
 
 def files_are_of(requested_time: str, commit: CommitMetadata) -> None:
-    """Every file of the commit carries its begin: the name decides with which commit a file counts."""
+    """Every file name of the commit has its requested time: the name decides to which commit a file belongs."""
     for stats in commit.stats.values():
         for stat in stats:
             parsed = parse_base_file(file_name(stat.path or "")) or parse_log_file(file_name(stat.path or ""))

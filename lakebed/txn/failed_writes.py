@@ -1,17 +1,18 @@
-"""Before a write starts: finish what was begun, undo what failed, sweep up what was left lying.
+"""Before a write starts: finish pending rollbacks, roll back failed writes, remove leftovers of dead writers.
 
     EAGER   a single writer: whatever is pending was left by a writer that died, so it is rolled back at once
     LAZY    several writers: only what has no fresh heartbeat
     NEVER   nothing is undone here
 
-Which of them holds is for the table's concurrency mode to say, as it is under the table lock (`txn/mode.py`): a writer
-that thought it was alone when it came may have company by the time it undoes something.
+The table's concurrency mode, as it is under the table lock, decides which of them holds (`txn/mode.py`): a writer that
+was the only one when it started may be one of several by the time it undoes something.
 
-Only plain writes are undone. Planned compactions, log compactions and clusterings wait for whoever runs them, and
-cleans and restores are carried on by their own services. Leftovers are markers and heartbeats of instants that are not
-pending: a writer that died just after its commit, a claim that never became an instant, a task that ran on after its
-write was undone. Such a task's files are found by their markers and deleted, unless the instant's commit names them.
-Temporaries go when the process that made them is gone, or, if that was elsewhere, when they are a day old.
+Only plain writes are undone. Planned compactions, log compactions and clusterings wait for a process that runs them,
+and cleans and restores are finished by their own services. Leftovers are markers and heartbeats of instants that are
+not pending: a writer that died just after its commit, a claim that never became an instant, a task that ran on after
+its write was undone. Such a task's files are found by their markers and deleted, unless the instant's commit names
+them. Temporary files are deleted when the process that made them is gone, or, if that ran on another machine, when they
+are a day old.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 
 def clean_up(client: MetaClient, txn_context: TxnContext, own: str | None = None) -> MetaClient:
-    """Leave nothing behind that a dead writer began, as far as the policy allows; the table as it is afterwards.
+    """Undo what dead writers left, as far as the policy allows; the table as it is afterwards.
 
-    `client` is the table as it was just read, and is given back where nothing had to be undone. `own` is a begin that
-    the caller has claimed.
+    `client` is the table as it was just read, and is returned where nothing had to be undone. `own` is a requested time
+    that the caller has claimed.
     """
     if policy(client.config, txn_context) is FailedWrites.NEVER:
         return client
@@ -58,7 +59,7 @@ def clean_up(client: MetaClient, txn_context: TxnContext, own: str | None = None
             partial(_is_dead, requested_time=instant.requested_time, txn_context=txn_context),
         )
     client = client.reload() if failed else client
-    sweep(client, txn_context, own)
+    remove_leftovers(client, txn_context, own)
     return client
 
 
@@ -68,24 +69,24 @@ def failed_writes(client: MetaClient) -> tuple[Instant, ...]:
     return tuple(instant for instant in pending if not _is_clustering(client, instant))
 
 
-def sweep(client: MetaClient, txn_context: TxnContext, own: str | None = None) -> None:
-    """Remove markers and heartbeats that belong to nothing pending, and unnamed files that the markers tell of."""
-    begins, temporaries = _leftovers(client, own)
+def remove_leftovers(client: MetaClient, txn_context: TxnContext, own: str | None = None) -> None:
+    """Remove markers and heartbeats that belong to nothing pending, and marked files that no commit names."""
+    requested_times, temporaries = _leftovers(client, own)
     _remove_temporaries(client, temporaries, txn_context)
     done = [
         requested_time
-        for requested_time in begins
+        for requested_time in requested_times
         if client.timeline.at(requested_time) and not _is_pending(client, requested_time)
     ]
     for requested_time in done:
         _remove(client, requested_time)
     unknown = [
         requested_time
-        for requested_time in begins
+        for requested_time in requested_times
         if not client.timeline.at(requested_time) and _is_dead(client, requested_time, txn_context)
     ]
     if unknown:
-        with txn_context.lock.hold():  # services claim their begins under the lock: no claim of theirs is under way now
+        with txn_context.lock.hold():  # services claim their times under the lock: no claim of theirs is under way now
             fresh = client.reload()
             for requested_time in unknown:
                 if not fresh.timeline.at(requested_time) and _is_dead(fresh, requested_time, txn_context):
@@ -93,13 +94,13 @@ def sweep(client: MetaClient, txn_context: TxnContext, own: str | None = None) -
 
 
 def named_by(client: MetaClient, requested_time: str) -> NamedFiles | None:
-    """The files that the completed write of this begin reports, None when there is no such write at hand."""
+    """The files that the completed write of this time reports, None when the active timeline has no such write."""
     instant, commit = client.timeline.completed_write(requested_time), client.commit(requested_time)
     return None if instant is None or commit is None else NamedFiles.of(commit, client.active.path(instant))
 
 
 def delete_unnamed(client: MetaClient, requested_time: str, named: NamedFiles | None) -> None:
-    """Delete the marked files of a begin that its commit does not name; without a commit, all of them."""
+    """Delete the marked files of a requested time that its commit does not name; without a commit, all of them."""
     unnamed = []
     for marker in list_markers(client.storage, requested_time):
         ours = begin_of(marker.data_file) == requested_time and marker.io_type is not MarkerType.APPEND
@@ -121,7 +122,7 @@ def _remove(client: MetaClient, requested_time: str) -> None:
 
 
 def _leftovers(client: MetaClient, own: str | None) -> tuple[list[str], list[FileInfo]]:
-    """The begins of others that have a heartbeat or markers, and the temporaries."""
+    """The requested times of other writers that have a heartbeat or markers, and the temporary files."""
     names = {info.name for info in client.storage.list(HEARTBEAT_DIR)}
     names.update(file_name(folder) for folder in client.storage.list_folders(TEMP_DIR))
     temporaries = [info for info in client.storage.list(TEMP_DIR) if info.name.startswith(TEMP_PREFIX)]

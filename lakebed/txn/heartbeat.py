@@ -1,10 +1,11 @@
-"""Heartbeats: a file whose modification time says that the writer of an instant is alive.
+"""Heartbeats: a file whose modification time shows that the writer of an instant is alive.
 
-    .hoodie/.heartbeat/<begin>     zero bytes; touched every interval; gone when the instant completed or was undone
+    .hoodie/.heartbeat/<requested time>     zero bytes; touched every interval; deleted when the instant completed or
+                                            was undone
 
-The file is created by the claim of the begin time (`instants.py`), so a requested instant without one is dead. Ages are
-differences of the store's own times: `StoreClock` writes a file and looks at its time, because the clock of this
-machine and that of the store may be minutes apart.
+The file is created by the claim of the requested time (`instants.py`), so the writer of a requested instant without one
+is dead. Ages are differences of the store's own times: `StoreClock` writes a file and looks at its time, because the
+clock of this machine and that of the store may be minutes apart.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from lakebed.txn.periodic import Periodic
 
 @dataclass(frozen=True, slots=True)
 class StoreClock:
-    """The present by the clock that stamps the store's files."""
+    """The current time of the clock that sets the modification times of the store's files."""
 
     storage: Storage
 
@@ -39,17 +40,17 @@ class StoreClock:
 
 
 def is_expired(storage: Storage, requested_time: str, clock: Clock, options: TxnOptions) -> bool:
-    """Whether the writer of this begin counts as dead. `clock` must be comparable with the store's times.
+    """Whether the writer of this requested time counts as dead. `clock` must be comparable with the store's times.
 
-    The answer may be out of date when it arrives: whoever acts on it looks again under the table lock whether the
-    instant is still pending, for a writer that just completed has removed its heartbeat as well.
+    The answer may be out of date when it arrives: a caller that acts on it checks again under the table lock whether
+    the instant is still pending, for a writer that just completed has removed its heartbeat as well.
     """
     beat = storage.stat(heartbeat_file(requested_time))
     return beat is None or clock.now_ms() - beat.modified_ms > options.heartbeat_expiry_ms
 
 
 class Heartbeat:
-    """Keeps the heartbeat of one begin fresh. The file itself exists already: it was the claim."""
+    """Keeps the heartbeat of one requested time fresh. The file itself exists already: creating it was the claim."""
 
     def __init__(self, storage: Storage, requested_time: str, options: TxnOptions) -> None:
         self._storage = storage
@@ -63,7 +64,7 @@ class Heartbeat:
         return self
 
     def beat(self) -> bool:
-        """Touch the file, unless somebody removed it: a writer that was given up must not look alive again."""
+        """Touch the file, unless somebody removed it: a writer that others took for dead must not look alive again."""
         if not self.is_there():
             return False
         self._storage.put(self._path, b"")

@@ -1,12 +1,13 @@
-"""Begin and completion times: unique, and never behind what the timeline already shows.
+"""Requested and completion times: unique, and never earlier than a time that is already on the timeline.
 
-    begin       max(now, 1 + greatest time seen), claimed by creating .hoodie/.heartbeat/<begin>, whose name is the
-                claim: one name space for all actions. The timeline is listed again after the claim; if something
-                completed meanwhile at or after the begin, the claim is given back and the next time tried.
+    requested   max(now, 1 + greatest time seen), claimed by creating .hoodie/.heartbeat/<requested time>, whose name is
+                the claim: one name space for all actions. The timeline is listed again after the claim; if something
+                completed meanwhile at or after this time, the claim is released and the next time tried.
     completion  chosen under the table lock, after listing again: greater than everything on the timeline
 
 A clock that was set back or runs slow only makes times lie closer together: nothing sleeps and nothing depends on two
-clocks agreeing. The listing after the claim is the transaction's snapshot, so all it contains completed before `begin`.
+clocks agreeing. The listing after the claim is the transaction's snapshot, so all it contains completed before the
+requested time.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def successor(time: str) -> str:
 
 
 def greatest_time(timeline: Timeline) -> str | None:
-    """The greatest begin or completion time on the timeline."""
+    """The greatest requested or completion time on the timeline."""
     times = (time for i in timeline for time in (i.requested_time, i.completion_time) if time)
     return max(map(comparable, times), default=None)
 
@@ -47,7 +48,7 @@ def next_time(clock: Clock, timezone: str, *seen: str | None) -> str:
 
 
 def claim_begin(client: MetaClient, clock: Clock) -> tuple[str, MetaClient]:
-    """A begin time that is ours alone, and the table as it was just after the claim."""
+    """A requested time that no other writer has, and the table as it was just after the claim."""
     storage, fresh = client.storage, client
     candidate = next_time(clock, client.config.timezone, greatest_time(client.timeline))
     for _ in range(_CLAIMS):
@@ -59,7 +60,7 @@ def claim_begin(client: MetaClient, clock: Clock) -> tuple[str, MetaClient]:
             return candidate, fresh
         storage.delete([heartbeat_file(candidate)])
         candidate = next_time(clock, client.config.timezone, greatest_time(fresh.timeline))
-    raise ConflictError(f"{_CLAIMS} begin times in a row were taken by other writers", hint="Try again.")
+    raise ConflictError(f"{_CLAIMS} requested times in a row were taken by other writers", hint="Try again.")
 
 
 def completion_time(requested_time: str, timeline: Timeline, clock: Clock, timezone: str, *after: str | None) -> str:
@@ -68,7 +69,7 @@ def completion_time(requested_time: str, timeline: Timeline, clock: Clock, timez
 
 
 def _is_newest(requested_time: str, timeline: Timeline) -> bool:
-    """Whether nothing on the timeline has this begin, and all that is completed lies before it."""
+    """Whether nothing on the timeline has this requested time, and everything completed did so before it."""
     if timeline.at(requested_time):
         return False
     greatest = greatest_time(timeline.completed)

@@ -1,4 +1,4 @@
-"""The locks that an option can name besides the lease in the table: for real Hudi's sake, a process, a machine.
+"""Lock providers besides the lease in the table: one shared with real Hudi, one per process, one per machine.
 
 HudiFileLock     .hoodie/lock beside the lease, as real Hudi's FileSystemBasedLockProvider takes it: Hudi has no
                  other lock for several writers that works on a local disk and needs no service
@@ -34,8 +34,8 @@ _OWNER = "lakebed"
 class HudiFileLock:
     """The lease, and while it is held the file whose existence is Hudi's lock.
 
-    Only the holder of the lease makes this file, so one of ours that lies there was left by a holder that died. One of
-    Hudi's that died has to be deleted by hand: Hudi itself does not tell, either.
+    Only the holder of the lease creates this file, so one of ours that is found was left by a holder that died. The
+    file of a Hudi writer that died has to be deleted by hand: Hudi itself does not detect that, either.
     """
 
     lease: StorageLock
@@ -47,7 +47,7 @@ class HudiFileLock:
             try:
                 yield lease
             finally:
-                with suppress(StorageUnavailable):  # the next holder of the lease knows it for a leftover
+                with suppress(StorageUnavailable):  # the next holder of the lease recognizes it as a leftover
                     if self._read() == mine:
                         self.lease.storage.delete([HUDI_LOCK_FILE])
 
@@ -119,7 +119,7 @@ class InProcessLock:
 
 
 class FileLock:
-    """`flock` on a file of the table: for the processes of one machine, let go by the kernel when its holder dies."""
+    """`flock` on a file of the table: for the processes of one machine, released by the kernel when its holder dies."""
 
     def __init__(self, storage: Storage, wait_ms: int = 60_000) -> None:
         if not storage.is_local:

@@ -43,7 +43,7 @@ def register_lock_provider(lock_type: LockType) -> None:
 
 
 def lock_type(name: str) -> LockType:
-    """The provider of a name; `InvalidRequest` when nobody knows it."""
+    """The provider of a name; `InvalidRequest` when no such provider is registered."""
     found = LOCK_PROVIDERS.find(name, LockType)
     if found is None:
         raise InvalidRequest(f"{LOCK_PROVIDER}={name!r}: none of {', '.join(LOCK_PROVIDERS.words)}")
@@ -63,5 +63,5 @@ def lock_for(
 
 
 def word_for_tables(name: str) -> str:
-    """How a table names its lock: as real Hudi does, if that knows it."""
+    """How a table's properties name the lock: by real Hudi's class, if it has one."""
     return lock_type(name).hudi_class or name

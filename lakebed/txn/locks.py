@@ -2,16 +2,15 @@
 
     .hoodie/.locks/table_lock.json     {"expired": false, "validUntil": <epoch ms>, "owner": "<unique per acquisition>"}
 
-The default lock is this lease, which works wherever the table lies and is the one that Hudi's storage-based provider
-uses. It is taken by `put_if_absent`, or by `compare_and_swap` once the former lease was released or ran out, and a
-thread renews it. A swap that succeeds proves that nobody held the lock in between: the owner is new for every
-acquisition, so no content ever comes back. A holder that was paused finds out by `confirm`, which it calls last thing
-before it publishes.
+The default lock is this lease, which works on every store and is the one that Hudi's storage-based provider uses. It is
+taken by `put_if_absent`, or by `compare_and_swap` once the former lease was released or expired, and a thread renews
+it. A swap that succeeds proves that nobody held the lock in between: the owner is new for every acquisition, so no
+content ever repeats. A holder that was paused finds out by `confirm`, which it calls right before it publishes.
 
 A holder that was killed leaves its lease behind. On a local disk the next writer of the same machine sees from the
-owner's name that this process is gone, and takes the lease over at once: with the process went everything it could
-still have done. On an object store a request may outlive its sender, so there the lease has to run out (5 minutes by
-default), as it has to when the dead writer ran on another machine.
+owner's name that this process is gone, and takes the lease over at once: a process that is gone has no request under
+way. On an object store a request may outlive its sender, so there the lease has to expire (5 minutes by default), as it
+has to when the dead writer ran on another machine.
 
 Other providers implement `LockProvider`; `txn/lock_providers.py` has them, and `txn/lock_types.py` knows their names.
 """
@@ -64,7 +63,7 @@ class LockProvider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LockContent:
-    """What the lock file says."""
+    """The content of the lock file."""
 
     owner: str
     valid_until_ms: int
@@ -159,7 +158,7 @@ class StorageLease:
         return owner is None or not owner.is_gone or not self._lock.storage.is_local
 
     def renew(self) -> bool:
-        """Extend the lease; False when it is another's now."""
+        """Extend the lease; False when another writer has it now."""
         return self._swap(expired=False)
 
     def release(self) -> None:
@@ -178,7 +177,7 @@ class StorageLease:
         return self._lock.clock.now_ms() >= self.valid_until_ms and not self.renew()
 
     def _swap(self, *, expired: bool) -> bool:
-        """Write our next content over our last; after a lost answer the file itself tells who owns it."""
+        """Replace our last content by the next one; after a lost answer the file itself shows who owns the lock."""
         with self._mutex:
             for _ in range(_TRIES):
                 found = self._read()
@@ -192,7 +191,7 @@ class StorageLease:
         raise StorageUnavailable("the table lock cannot be renewed", file=LOCK_FILE)
 
     def _next(self, *, expired: bool = False) -> LockContent:
-        """Unlike the last one even within a millisecond: some stores tell versions by their bytes."""
+        """Unlike the last content even within a millisecond: some stores derive versions from the bytes."""
         until = self._lock.clock.now_ms() + self._lock.options.lock_validity_ms
         return LockContent(self.owner, max(until, self.valid_until_ms + 1), expired)
 

@@ -1,13 +1,14 @@
-"""Taking back a write whose rows stand in logs that it shares with others, as before table version 8.
+"""Rolling back a write whose rows are in logs that it shares with other writes, as before table version 8.
 
-    .<file id>_<base>.log.1_…    blocks of write A             all logs of a slice bear the begin of its base file
+    .<file id>_<base>.log.1_…    blocks of write A             all logs of a slice have the time of its base file
     .<file id>_<base>.log.2_…    blocks of writes B and C      (where files cannot be appended to, one write each)
     .<file id>_<base>.log.3_…    command: drop the earlier blocks of B           <- what is written here
 
 Such a log cannot be deleted with one of its writes, and readers of later versions count every block of a log whose name
-is committed. Only tables that were made before version 8 and upgraded have them, in slices of their past, which come
-back by a restore, or when the compaction of the upgrade is rolled back. It is the command's place in the slice that
-counts, so where another took a name meanwhile the next one will do; a second run finds the command and adds none.
+is committed. Only tables that were created before version 8 and upgraded have them, in old slices, which become current
+again by a restore, or when the compaction of the upgrade is rolled back. The command applies to the blocks before it in
+the slice, whatever its log version, so where another writer took a name meanwhile the next one is used; a second run
+finds the command and adds none.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from lakebed.timeline.clock import comparable
 def take_back_blocks(storage: Storage, paths: Iterable[str], target: str, by: str) -> dict[str, int]:
     """Write a command behind the blocks of `target` in every slice that has some; the new logs with their sizes.
 
-    `paths` are the table's data files, `by` is the begin of the rollback.
+    `paths` are the table's data files, `by` is the requested time of the rollback.
     """
     header = {
         Header.INSTANT_TIME: by,
@@ -54,7 +55,7 @@ def take_back_blocks(storage: Storage, paths: Iterable[str], target: str, by: st
 
 
 def _slices(paths: Iterable[str], target: str) -> Iterator[list[str]]:
-    """The inline logs that bear an older begin than the target's, by slice."""
+    """The inline logs whose names have an older time than the target's, by slice."""
     named = []
     for path in paths:
         folder, _, name = path.rpartition("/")
@@ -68,12 +69,12 @@ def _slices(paths: Iterable[str], target: str) -> Iterator[list[str]]:
 
 
 def _counts(logs: Sequence[ScannedLog], target: str) -> bool:
-    """Whether a block of the target stands behind the last command against it."""
-    stands = False
+    """Whether a block of the target comes after the last command against it."""
+    counts = False
     for scanned in sorted(logs, key=lambda scanned: scanned.log.order):
         for block in scanned.blocks:
             if block.is_rollback:
-                stands = stands and block.target_instant_time != target
+                counts = counts and block.target_instant_time != target
             elif block.kind not in (BlockKind.CORRUPT, BlockKind.COMMAND):
-                stands = stands or block.requested_time == target
-    return stands
+                counts = counts or block.requested_time == target
+    return counts

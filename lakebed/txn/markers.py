@@ -1,9 +1,9 @@
 """Markers: the name of every data file, on storage before the file itself is.
 
-    .hoodie/.temp/<begin>/<partition path>/<data file name>.marker.<CREATE|MERGE>        zero bytes, one per data file
-    .hoodie/.temp/<begin>/MARKERS<n>     real Hudi's timeline server keeps many in one text file, a line each
+    .hoodie/.temp/<requested time>/<partition path>/<data file name>.marker.<CREATE|MERGE>     zero bytes, one per file
+    .hoodie/.temp/<requested time>/MARKERS<n>     real Hudi's timeline server keeps many in one text file, a line each
 
-Whoever undoes a failed write finds its files by the markers, whatever the task that wrote them managed to report. A
+The rollback of a failed write finds its files by the markers, whether or not the tasks that wrote them reported back. A
 line that is cut off, as a crash leaves it, names no file yet.
 """
 
@@ -40,7 +40,7 @@ class Marker:
 
 
 def begin_of(data_file: str) -> str | None:
-    """The begin in a data file's name; None for anything that is no data file."""
+    """The requested time in a data file's name; None for anything that is no data file."""
     name = parse_base_file(data_file) or parse_log_file(data_file)
     return name.requested_time if name else None
 
@@ -61,12 +61,12 @@ def create_marker(
 
 
 def list_markers(storage: Storage, requested_time: str) -> tuple[Marker, ...]:
-    """All announced data files of a begin, in either form, each once."""
+    """All announced data files of a requested time, in either form, each once."""
     return tuple(sorted(set(_markers(storage, requested_time))))
 
 
 def delete_markers(storage: Storage, requested_time: str) -> None:
-    """Remove everything below the begin's marker folder."""
+    """Remove everything below the marker folder of a requested time."""
     storage.delete([info.path for info in storage.list(marker_dir(requested_time), recursive=True)])
 
 

@@ -3,18 +3,18 @@
     hoodie.properties    hoodie.write.concurrency.mode    left out by tables of a single writer
                          hoodie.write.lock.provider       with several writers: the lock that all of them take
 
-    a call asks for      nothing         single writer    optimistic        non-blocking
-    single writer's      single writer   single writer    kept, then so     kept, then so
-    optimistic           optimistic      refused          optimistic        refused
-    non-blocking         non-blocking    refused          refused           non-blocking
+    table's / call's     none            single writer    optimistic                 non-blocking
+    single writer        single writer   single writer    recorded: optimistic       recorded: non-blocking
+    optimistic           optimistic      refused          optimistic                 refused
+    non-blocking         non-blocking    refused          refused                    non-blocking
 
-A single writer takes whatever is pending for what a dead writer left, and undoes it. So one that does not know of the
-others would undo their running work: what a call asks for beyond the table's mode is kept in the table, under the table
-lock, before the action begins, and whoever undoes something looks at the mode again under that lock. A process that
-opened the table earlier finds it there at its next action. `change_mode` is the way back, when nobody is writing.
+A single writer assumes that everything pending was left by a dead writer, and undoes it. So one that does not know of
+other writers would undo their running work: a mode that a call requests beyond the table's is recorded in the table,
+under the table lock, before the action begins, and a rollback reads the mode again under that lock. A process that
+opened the table earlier finds it there at its next action. `change_mode` sets a looser mode, when nobody is writing.
 
-Real Hudi takes a table's properties for options of its own writes: it joins in with this mode and this lock, and
-refuses options that say otherwise. It cannot write to a table that names a mode with several writers and no lock.
+Real Hudi takes a table's properties as options of its own writes: it uses this mode and this lock, and refuses options
+that contradict them. It cannot write to a table that names a mode with several writers and no lock.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _DECLARED = options_of(TxnOptions)
 _KEYS = frozenset(key for one in _DECLARED.values() for key in one.keys)
 _POLICY = _DECLARED["failed_writes"].keys
 MODE_KEYS = frozenset((*_DECLARED["concurrency"].keys, *_POLICY))
-"""The options that say who else may write, and so what may be undone."""
+"""The options that state who else may write, and so what may be undone."""
 _ON_PURPOSE = (
     't.services.set_concurrency("{}"), or `lakebed concurrency PATH {}` in the shell, when nobody else is writing'
 )
 
 
-# What the table says
+# What the table states
 
 
 def table_mode(config: TableConfig) -> Concurrency:
@@ -61,7 +61,7 @@ def mode_named(name: str) -> Concurrency:
 
 
 def mode_properties(mode: Concurrency, lock: str) -> dict[str, str]:
-    """What a table keeps of its mode. A single writer's keeps nothing: Hudi would refuse to be told another later."""
+    """A mode as table properties. A single writer's has none: Hudi would refuse another mode in a later write."""
     return {MODE: mode.upper(), LOCK_PROVIDER: word_for_tables(lock)} if mode.has_others else {}
 
 
@@ -74,26 +74,26 @@ def shared_lock(storage: Storage, version: TableVersion) -> LockKind:
 # What holds for a call
 
 
-def txn_context_for(client: MetaClient, given: Mapping[str, str], base: TxnContext | None = None) -> TxnContext:
-    """How the transactions of a call are run: as the table says, with the options given on top.
+def txn_context_for(client: MetaClient, properties: Mapping[str, str], base: TxnContext | None = None) -> TxnContext:
+    """How the transactions of a call are run: by the table's settings, overridden by the options of the call.
 
-    Refuses options that the table's mode does not allow. `base` is what a test or another door put in.
+    Refuses options that the table's mode does not allow. `base` has the lock, clock and options of the caller.
     """
     base = base or TxnContext.of(client.storage)
-    asked = {key: value for key, value in given.items() if key in _KEYS}
+    requested = {key: value for key, value in properties.items() if key in _KEYS}
     known = {key: value for key, value in client.config.properties.items() if key in _KEYS and key != MODE}
-    concurrency = _DECLARED["concurrency"].read({**base.options.to_properties(), **asked})
+    concurrency = _DECLARED["concurrency"].read({**base.options.to_properties(), **requested})
     mode = mode_in_force(client.config, replace(base, options=replace(base.options, concurrency=concurrency)))
-    if mode.has_others:  # what is left of a single writer's days
+    if mode.has_others:  # a policy from the time when the table had a single writer
         known = {
             key: value for key, value in known.items() if key not in _POLICY or value.upper() != FailedWrites.EAGER
         }
-    options = _options(base, {**known, **asked})
-    if mode.has_others and not any(LOCK_PROVIDER in one for one in (known, asked, base.options.to_properties())):
+    options = _options(base, {**known, **requested})
+    if mode.has_others and not any(LOCK_PROVIDER in one for one in (known, requested, base.options.to_properties())):
         options = replace(options, lock_provider=shared_lock(client.storage, client.config.version))
     lock = base.lock
     if _lock_settings(options) != _lock_settings(base.options):
-        lock = lock_for(client.storage, options, base.clock, base.sleep, {**client.config.properties, **given})
+        lock = lock_for(client.storage, options, base.clock, base.sleep, {**client.config.properties, **properties})
     txn_context = replace(base, options=options, lock=lock)
     require_mode(client.config, txn_context)
     if table_mode(client.config).has_others and LOCK_PROVIDER in known:
@@ -102,29 +102,30 @@ def txn_context_for(client: MetaClient, given: Mapping[str, str], base: TxnConte
 
 
 def mode_in_force(config: TableConfig, txn_context: TxnContext) -> Concurrency:
-    """The table's mode, or the stricter one that a call asks for."""
+    """The table's mode, or the stricter one that a call requests."""
     table = table_mode(config)
-    asked = _asked(table, txn_context)
-    return table if asked is None or table.has_others else asked
+    requested = _requested_mode(table, txn_context)
+    return table if requested is None or table.has_others else requested
 
 
 def policy(config: TableConfig, txn_context: TxnContext) -> FailedWrites:
     """When pending writes of others are undone: at once only where there are no others."""
-    has_others, asked = mode_in_force(config, txn_context).has_others, txn_context.options.failed_writes
-    if asked is None or (asked is FailedWrites.EAGER and has_others):
+    has_others, requested = mode_in_force(config, txn_context).has_others, txn_context.options.failed_writes
+    if requested is None or (requested is FailedWrites.EAGER and has_others):
         return FailedWrites.LAZY if has_others else FailedWrites.EAGER
-    return asked
+    return requested
 
 
 def require_mode(config: TableConfig, txn_context: TxnContext) -> Concurrency:
-    """The mode of a call on a table; `InvalidRequest` when it asks for less than the table's, or for another kind."""
+    """The mode of a call on a table; `InvalidRequest` when the call requests a looser mode, or another kind."""
     table = table_mode(config)
-    asked, mode = _asked(table, txn_context), mode_in_force(config, txn_context)
-    if asked is not None and asked is not mode:
-        what = "others may be writing to it" if not asked.has_others else "two kinds of writers do not go together"
+    requested, mode = _requested_mode(table, txn_context), mode_in_force(config, txn_context)
+    if requested is not None and requested is not mode:
+        what = "others may be writing to it" if not requested.has_others else "two kinds of writers do not go together"
+        on_purpose = _ON_PURPOSE.format(requested, requested)
         raise InvalidRequest(
-            f"the table's concurrency mode is {table}, not {asked}: {what}",
-            hint=f"Leave {MODE} out: the table knows it. To change it for all: {_ON_PURPOSE.format(asked, asked)}.",
+            f"the table's concurrency mode is {table}, not {requested}: {what}",
+            hint=f"Leave {MODE} out: the table knows it. To change it for all: {on_purpose}.",
         )
     _require_ordering(config, mode)
     if mode.has_others and txn_context.options.failed_writes is FailedWrites.EAGER:
@@ -140,7 +141,7 @@ def require_mode(config: TableConfig, txn_context: TxnContext) -> Concurrency:
 
 
 def record_mode(storage: Storage, txn_context: TxnContext) -> None:
-    """Before an action: keep in the table what the call asks for beyond the table's mode, so that everybody sees it."""
+    """Before an action: record in the table a stricter mode that the call requests, so that all writers see it."""
     options = txn_context.options
     if options.concurrency is None and not txn_context.among_others and options.failed_writes is not FailedWrites.EAGER:
         return
@@ -154,7 +155,7 @@ def record_mode(storage: Storage, txn_context: TxnContext) -> None:
 
 
 def change_mode(client: MetaClient, txn_context: TxnContext, mode: Concurrency) -> MetaClient:
-    """Give the table another mode on purpose, a looser one, too; refused while anybody is writing under its own."""
+    """Set another mode, also a looser one; refused while anybody is writing under the current one."""
     with txn_context.lock.hold() as lease:
         fresh = client.reload()
         table, version = table_mode(fresh.config), fresh.config.version
@@ -182,14 +183,14 @@ def _is_news(config: TableConfig, txn_context: TxnContext) -> bool:
     return require_mode(config, txn_context) is not table_mode(config)
 
 
-def _asked(table: Concurrency, txn_context: TxnContext) -> Concurrency | None:
+def _requested_mode(table: Concurrency, txn_context: TxnContext) -> Concurrency | None:
     if txn_context.among_others and not table.has_others:
         return txn_context.options.concurrency or Concurrency.OPTIMISTIC
     return txn_context.options.concurrency
 
 
-def _options(base: TxnContext, given: Mapping[str, str]) -> TxnOptions:
-    return TxnOptions.from_properties({**base.options.to_properties(), **given})
+def _options(base: TxnContext, properties: Mapping[str, str]) -> TxnOptions:
+    return TxnOptions.from_properties({**base.options.to_properties(), **properties})
 
 
 def _lock_settings(options: TxnOptions) -> tuple[object, ...]:
@@ -197,7 +198,7 @@ def _lock_settings(options: TxnOptions) -> tuple[object, ...]:
 
 
 def _require_lock(stated: str, options: TxnOptions) -> None:
-    """A lock that others do not take keeps nobody apart."""
+    """Refuses another lock than the table's: a lock that the other writers do not take excludes nobody."""
     if _DECLARED["lock_provider"].read({LOCK_PROVIDER: stated}) != options.lock_provider:
         raise InvalidRequest(
             f"the writers of the table are kept apart by {stated}, not by {options.lock_provider}",
@@ -214,12 +215,12 @@ def _require_ordering(config: TableConfig, mode: Concurrency) -> None:
 
 
 def _refuse_running(client: MetaClient, txn_context: TxnContext) -> None:
-    """Under the lock: no heartbeat that is fresh. Whoever begins later sees the new mode."""
+    """Under the lock: no heartbeat is fresh. An action that begins later sees the new mode."""
     beats = [info for info in client.storage.list(HEARTBEAT_DIR) if is_instant_time(info.name)]
     now = txn_context.store_clock(client.storage).now_ms() if beats else 0
     running = [beat.name for beat in beats if now - beat.modified_ms <= txn_context.options.heartbeat_expiry_ms]
     if running:
         raise ConflictError(
-            f"{running[0]} is under way, begun by a writer that counts on others",
+            f"{running[0]} is under way, and its writer expects other writers",
             hint="Let it finish, or let its heartbeat run out; then try again.",
         )

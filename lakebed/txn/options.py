@@ -1,7 +1,7 @@
-"""What a writer may choose about commits: how others are kept out, and when a silent writer counts as dead.
+"""The options of transactions: the concurrency mode, the lock, and when a writer without heartbeat counts as dead.
 
-Who else may write is a fact of the table, and so is the lock of tables with several writers: here is what a call asks
-for, and `txn/mode.py` says what comes of it.
+Who else may write is a fact of the table, and so is the lock of tables with several writers: these are the options that
+a call requests, and `txn/mode.py` combines them with the table's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Concurrency(StrEnum):
 
     @property
     def has_others(self) -> bool:
-        """Whether what is pending may be the work of a living writer."""
+        """Whether a pending write may belong to another writer that is still running."""
         return self is not Concurrency.SINGLE_WRITER
 
 
@@ -71,7 +71,7 @@ LOCK_PROVIDERS = Registry(
 
 
 NEW_TABLES = Concurrency.SINGLE_WRITER
-"""The mode of tables that are made here, if nobody asks for another."""
+"""The mode of tables that are created here, if no other is requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +82,15 @@ class TxnOptions:
         MODE,
         choice_of(Concurrency),
         None,
-        "Who else may write. The table keeps it, and is a single writer's where it does not say: a call may ask a "
-        "single writer's table for more, which the table then keeps, and never for less.",
+        "Who else may write. Recorded in the table; `single_writer` where the table states none. A call may request a "
+        "stricter mode of a single writer's table, which is then recorded there, and never a looser one.",
     )
     failed_writes: FailedWrites | None = option(  # noqa: RUF009 (a field, not a shared value)
         "hoodie.clean.failed.writes.policy",
         choice_of(FailedWrites),
         None,
-        "When pending writes of others are rolled back: EAGER for a single writer if nothing else is said, and LAZY, "
-        "when their heartbeat stopped, where there are several; EAGER is refused there.",
+        "When pending writes of others are rolled back: by default EAGER for a single writer, and LAZY, when their "
+        "heartbeat stopped, where there are several; EAGER is refused there.",
         ("hoodie.cleaner.policy.failed.writes",),
     )
     heartbeat_interval_ms: int = option(

@@ -1,4 +1,4 @@
-"""A thread that does a small thing at a steady pace, until it is told to stop or the thing says it is pointless."""
+"""A thread that calls a function at a fixed interval, until it is stopped or the function returns False."""
 
 from __future__ import annotations
 
@@ -34,4 +34,4 @@ class Periodic:
             except StorageUnavailable:
                 continue
             except BaseException:
-                return  # a thread has nobody to raise to; whoever relies on the beat checks for itself
+                return  # nobody catches what a thread raises; callers that rely on the beat check for themselves

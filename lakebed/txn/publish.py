@@ -1,8 +1,8 @@
-"""The one moment that counts: creating the completed file of an action.
+"""Publishing an action: the creation of its completed file, which is the moment at which it becomes visible.
 
-A store that does not answer leaves the outcome open, and open is not failed: the file may be there, or land in a
-moment. The name holds our begin and our completion time, so nobody else can create it, and asking again with the same
-bytes is harmless: "taken" then means that it is ours. Only when the store stays silent is the question handed up, as
+A store that does not answer leaves the outcome unknown, which is not a failure: the file may be there, or appear a
+moment later. The name has our requested and our completion time, so nobody else can create it, and a retry with the
+same bytes is harmless: "exists" then means that it is ours. Only when the store never answers does the caller get
 `StorageUnavailable`; nobody may delete a file of the action after that, until the timeline has been read again.
 """
 
@@ -27,14 +27,14 @@ def choose_completion(client: MetaClient, instant: Instant, body: ActionBody, tx
     after = None
     if txn_context.before_publish is not None:
         after = txn_context.before_publish(client, instant, body)
-        client = client.reload()  # that took a while: others may have begun
+        client = client.reload()  # that took a while: other actions may have begun
     return completion_time(instant.requested_time, client.timeline, txn_context.clock, client.config.timezone, after)
 
 
 def publish(
     client: MetaClient, inflight: Instant, completion: str, body: ActionBody, txn_context: TxnContext
 ) -> tuple[Instant, MetaClient]:
-    """Create the completed file, last thing under the lock; the completed instant, and the table with it.
+    """Create the completed file, the last step under the lock; the completed instant, and the table with it.
 
     `StorageUnavailable` means that the outcome is unknown.
     """

@@ -1,15 +1,16 @@
-"""Undoing one instant, so that nothing of it is left and nobody can complete it any more.
+"""Rolling back one instant, so that nothing of it is left and nobody can complete it any more.
 
     under the lock   the instant is still pending  ->  <r>.rollback.requested    from here on its writer must give up
                      <r>.rollback.inflight
-                     delete the data files: those of the plan, of the markers, and any whose name carries the begin;
-                     a command behind its blocks in logs that it shares with others (`txn/log_rollback`)
+                     delete the data files: those of the plan, of the markers, and all with its requested time by name;
+                     a command after its blocks in logs that it shares with other writes (`txn/log_rollback`)
     under the lock   metadata table, then delete the instant's own timeline files, markers and heartbeat
                      <r>_<c>.rollback
 
-Every step can be done again, so whoever finds a rollback half done (`finish_rollback`) carries it to the end, whichever
-program began it. A file is deleted only if its own name says that it belongs to the begin. A completed instant is left
-alone: undoing one is a restore. The plan of a compaction, log compaction or clustering is kept: only its run is undone.
+Every step can be repeated, so a writer that finds a rollback half done finishes it (`finish_rollback`), whichever
+program began it. A file is deleted only if its own name has the requested time of the instant. A completed instant is
+left alone: undoing one is a restore. The plan of a compaction, log compaction or clustering is kept: only its run is
+undone.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def roll_back(
 ) -> Instant | None:
     """Undo a pending instant; None when it is not pending any more, be it completed or undone by another.
 
-    `still` is asked under the lock whether the reason to undo it holds in the table as it is then.
+    `still` is called under the lock and returns whether the reason to undo it holds in the table as it is then.
     """
     files = find_files(client.storage, instant.requested_time, instant.action)  # before the lock: listing takes a while
     with txn_context.lock.hold() as lease:
@@ -104,13 +105,13 @@ def finish_rollback(client: MetaClient, rollback: Instant, txn_context: TxnConte
             done, _ = publish(fresh, _inflight(rollback), completion, body, txn_context)
     finally:
         heartbeat.stop()
-    with suppress(StorageUnavailable):  # the next write sweeps it up
+    with suppress(StorageUnavailable):  # the next write removes it
         heartbeat.remove()
     return done
 
 
 def pending_rollback(client: MetaClient, requested_time: str) -> Instant | None:
-    """The rollback of this begin that is under way, if there is one."""
+    """The rollback of this requested time that is under way, if there is one."""
     for instant in client.timeline.pending.of_actions(Action.ROLLBACK):
         plan = client.plan(instant)
         if isinstance(plan, RollbackPlan) and plan.instant.time == requested_time:
@@ -119,7 +120,7 @@ def pending_rollback(client: MetaClient, requested_time: str) -> Instant | None:
 
 
 def rollback_of(client: MetaClient, requested_time: str, except_for: Collection[str] = ()) -> Instant | None:
-    """The newest rollback of this begin on the active timeline, pending or completed."""
+    """The newest rollback of this requested time on the active timeline, pending or completed."""
     for instant in reversed(client.timeline.of_actions(Action.ROLLBACK).instants):
         if instant.requested_time in except_for:
             continue
@@ -143,10 +144,10 @@ def plan_rollback(client: MetaClient, instant: Instant, files: Iterable[str]) ->
 
 
 def find_files(storage: Storage, requested_time: str, action: Action | None = None) -> frozenset[str]:
-    """Data files of a begin: by its markers, and by the names in every folder, for some writers leave no markers.
+    """Data files of a requested time: by markers, and by the names in every folder, as some writers have no markers.
 
-    A clustering writes base files only. Logs with its begin are updates of buckets that it resizes, which it will need
-    when it is run again.
+    A clustering writes base files only. Logs with its requested time are updates of buckets that it resizes, which it
+    will need when it is run again.
     """
     marked = (m.path for m in list_markers(storage, requested_time) if m.io_type is not MarkerType.APPEND)
     found = {path for path in marked if begin_of(file_name(path)) == requested_time and storage.stat(path) is not None}
@@ -187,7 +188,7 @@ def data_files(storage: Storage) -> Iterator[str]:
 
 
 def side_files(storage: Storage, requested_time: str) -> list[str]:
-    """What else carries a begin: hashing metadata of a resize, and the schema history of an ALTER TABLE."""
+    """Other files of a requested time: hashing metadata of a resize, and the schema history of an ALTER TABLE."""
     listed = [*storage.list(HASHING_META_DIR, recursive=True), *storage.list(SCHEMA_DIR)]
     return [info.path for info in listed if info.name.startswith((f"{requested_time}.", f"{requested_time}_"))]
 
@@ -205,7 +206,7 @@ def _forget(client: MetaClient, requested_time: str, action: Action) -> None:
 
 
 def take_back(client: MetaClient, requested_time: str, by: str) -> dict[str, int]:
-    """Commands against the blocks of a begin, in tables where a log may have several writes."""
+    """Write rollback commands against the blocks of a requested time, in tables where a log may have several writes."""
     return (
         take_back_blocks(client.storage, data_files(client.storage), requested_time, by)
         if client.config.has_shared_logs
@@ -216,7 +217,7 @@ def take_back(client: MetaClient, requested_time: str, by: str) -> dict[str, int
 def rolled_back_partitions(
     storage: Storage, deleted: Iterable[str], commands: Mapping[str, int]
 ) -> dict[str, RollbackPartition]:
-    """What was done, by partition, as reports hold it."""
+    """What was done, by partition, as rollback and restore metadata record it."""
     files: dict[str, list[str]] = {}
     logs: dict[str, dict[str, int]] = {}
     for path in deleted:
@@ -245,13 +246,13 @@ def _metadata(
 def _refuse_completed(client: MetaClient, plan: RollbackPlan) -> None:
     if client.timeline.completed_write(plan.instant.time) is not None:
         raise InvalidRequest(
-            f"a rollback of the completed instant {plan.instant.time} is under way, begun by another program",
+            f"a rollback of the completed instant {plan.instant.time} is under way, started by another program",
             hint="Finish it with Apache Hudi, or restore the table to a savepoint.",
         )
 
 
 def _require_metadata_writer(client: MetaClient, requested_time: str, txn_context: TxnContext) -> None:
-    """Without a metadata writer only what the metadata table never heard of can be undone."""
+    """Without a metadata writer, only instants that are not in the metadata table can be undone."""
     if client.config.metadata_partitions and txn_context.before_publish is None:
         known = load_active(client.storage.within(METADATA_DIR), TIMELINE_DIR).timeline.at(requested_time)
         if any(instant.is_completed for instant in known):

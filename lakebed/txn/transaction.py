@@ -1,20 +1,20 @@
-"""A transaction: the way of an action from its claim to its publication, or back.
+"""A transaction: an action from the claim of its requested time to its publication, or to its rollback.
 
-    begin   mode agreed with the table (lock, if news)                                     (no lock)
-            claim a begin time, read the table -> clean up after others -> requested -> inflight
+    begin   mode recorded in the table (under the lock, if it changes)                     (no lock)
+            claim a requested time, read the table -> clean up after others -> requested -> inflight
     ...     markers and data files, written by tasks anywhere
     commit  our files are all there, lost attempts are deleted
             lock -> still ours? conflicts? -> metadata table -> completion time -> publish -> unlock
             markers and heartbeat removed
     abort   rollback of our own instant
 
-    with Transaction.begin(client, Action.DELTA_COMMIT, control, operation="UPSERT") as txn:
-        ...                       # write files that carry txn.begin_time
+    with Transaction.begin(client, Action.DELTA_COMMIT, txn_context, operation="UPSERT") as txn:
+        ...                       # write files whose names have txn.requested_time
         txn.commit(metadata)      # leaving the block without it, or by an exception, undoes the write
 
 Readers see all or nothing, for only the completed file counts. Table services plan first (`schedule`, under the lock)
 and run later, perhaps elsewhere (`Transaction.resume`), or plan and begin at once (`Transaction.plan`). When the store
-does not say whether the publish went through, nothing is undone: the next writer reads the timeline and knows.
+does not answer whether the publish succeeded, nothing is undone: the next writer learns it from the timeline.
 
 The table is read once after the claim and once under the lock of the commit; all work in between is done on the first
 of these snapshots, by one view of its files.
@@ -75,9 +75,9 @@ class _Phase(Enum):
 def schedule(client: MetaClient, action: Action, plan: Plan, txn_context: TxnContext) -> Instant | None:
     """Plan a table service under the lock and save the plan as requested; None when there is nothing to do.
 
-    `plan` gets the table as it is now and the begin time: whatever completes later completes after that time.
+    `plan` gets the table as it is now and the requested time: whatever completes later completes after that time.
     """
-    found = claim_plan(client, action, plan, txn_context, begins=False)
+    found = claim_plan(client, action, plan, txn_context, keep_claim=False)
     return found.instant if found is not None else None
 
 
@@ -102,7 +102,7 @@ class Transaction:
 
     @cached_property
     def view(self) -> FileSystemView:
-        """The files of the snapshot: one view for all that the action asks, which lists each partition once."""
+        """The files of the snapshot: one view for all look-ups of the action, which lists each partition once."""
         return FileSystemView.of(self.snapshot)
 
     # Beginning
@@ -119,7 +119,7 @@ class Transaction:
         profile: CommitMetadata | None = None,
         requested_time: str | None = None,
     ) -> Transaction:
-        """Start an action. `profile` is what an inflight write may tell of the work to come.
+        """Start an action. `profile` is the workload that an inflight write may state.
 
         `requested_time` is for an action that shares it with another: a savepoint, or the metadata table's part of a
         commit. Such an action claims nothing, has no heartbeat, and cleans up nothing before it.
@@ -149,12 +149,12 @@ class Transaction:
     ) -> Transaction | None:
         """Plan a table service as `schedule` does, and begin to run it; None when there is nothing to do.
 
-        The claim on the begin is never given up in between, so nobody else can run the plan, and the table that it was
-        made of is the snapshot of the run.
+        The claim on the requested time is kept in between, so nobody else can run the plan, and the table from which it
+        was made is the snapshot of the run.
         """
         if action.completes_as.adds_files:
             txn_context.require_metadata_writer(client)
-        found = claim_plan(client, action, plan, txn_context, begins=True)
+        found = claim_plan(client, action, plan, txn_context, keep_claim=True)
         if found is None:
             return None
         return cls._running(found.client, found.instant, txn_context, found.heartbeat, operation)
@@ -193,7 +193,7 @@ class Transaction:
         heartbeat: Heartbeat,
         operation: str | None,
     ) -> Transaction:
-        """The run of a plan whose begin is claimed."""
+        """The run of a plan whose requested time is claimed."""
         inflight = Instant(planned.requested_time, planned.action, State.INFLIGHT)
         txn = cls(snapshot, inflight, txn_context, heartbeat, operation)
         try:
@@ -211,11 +211,11 @@ class Transaction:
             body = encode_body(plan, action, State.REQUESTED)
             requested = create_requested(storage, self.requested_time, action, body, folder)
         elif self.snapshot.active.size(self.instant) is not None:
-            return  # a savepoint that was begun before
+            return  # a savepoint that an earlier call began
         to_inflight(storage, requested, encode_body(profile, action, State.INFLIGHT), folder)
 
     def _withdraw(self, error: BaseException) -> None:
-        """Nothing was written yet, so taking back the announcement is all there is to undo."""
+        """Delete the timeline files and the heartbeat: nothing else was written yet."""
         self._stop()
         if isinstance(error, Exception) and self._heartbeat is not None:
             requested = replace(self.instant, state=State.REQUESTED)
@@ -241,7 +241,8 @@ class Transaction:
     ) -> Instant:
         """Publish the action; the completed instant. On any error but an unknown outcome the write is not visible.
 
-        `settle` says what of a report counts in the table as it is under the lock; files that it leaves out go.
+        `settle` reduces the commit metadata to what counts in the table as it is under the lock; files that it leaves
+        out are deleted.
         """
         if self._phase is not _Phase.OPEN:
             raise InvalidRequest(f"the transaction {self.requested_time} is over: {self._phase.value}")
@@ -271,7 +272,7 @@ class Transaction:
             self._check_not_undone(lease, done)
             self._phase = _Phase.COMMITTED
         self._tidy()
-        self._txn_context.tell(after)
+        self._txn_context.notify(after)
         return done
 
     def abort(self) -> None:
@@ -332,7 +333,7 @@ class Transaction:
             raise conflict
 
     def _undo(self) -> None:
-        """Roll back, unless another took the instant from us; then only files that nobody else can own may go."""
+        """Roll back, unless another writer took the instant over; then delete only files that nobody else can own."""
         now = self.snapshot.reload()
         named = named_by(now, self.requested_time)
         undone = rolled_back_since(self.snapshot, now, self.requested_time)
@@ -355,7 +356,7 @@ class Transaction:
             raise ConflictError(f"{self.instant} was rolled back by {undone} during its publish", hint="Try again.")
 
     def _tidy(self) -> None:
-        """The action is published: what fails from here on is left for the next write to sweep up."""
+        """The action is published: what fails from here on is left for the next write to remove."""
         with suppress(StorageUnavailable):
             delete_markers(self.snapshot.storage, self.requested_time)
             if self._heartbeat is not None:

@@ -1,4 +1,4 @@
-"""What all transactions of a writer share: lock, clock, options, and the hook that keeps the metadata table in step."""
+"""What all transactions of a writer share: lock, clock, options, and the hook that updates the metadata table."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class TxnContext:
     before_publish: BeforePublish | None = None
     sleep: Callable[[float], None] = time.sleep
     among_others: bool = False
-    """Whether this is one of several at work by its nature: a single writer's table then becomes an optimistic one."""
+    """Whether this is never the only writer, as with a watcher: a single writer's table then becomes optimistic."""
     on_change: Callable[[MetaClient], object] | None = None
-    """Told the table as each plan and commit of this writer left it, so that nobody lists it again to see that."""
+    """Called with the table as each plan and commit of this writer left it, so that nobody lists it again for that."""
 
     @classmethod
     def of(
@@ -53,21 +53,21 @@ class TxnContext:
         clock: Clock | None = None,
         before_publish: BeforePublish | None = None,
     ) -> TxnContext:
-        """The control that the options ask for."""
+        """The context with the lock that the options name."""
         chosen, ticking = options or TxnOptions(), clock or SystemClock()
         return cls(lock_for(storage, chosen, ticking), chosen, ticking, before_publish)
 
-    def tell(self, client: MetaClient) -> None:
-        """Pass on a newer state of the table to whoever wants to see it."""
+    def notify(self, client: MetaClient) -> None:
+        """Pass a newer state of the table to `on_change`, if there is one."""
         if self.on_change is not None:
             self.on_change(client)
 
     def store_clock(self, storage: Storage) -> Clock:
-        """The clock by which the ages of files are told."""
+        """The clock by which the ages of files are measured."""
         return StoreClock(storage)
 
     def require_metadata_writer(self, client: MetaClient) -> None:
-        """A metadata table that misses a commit hides its rows from every reader, without an error."""
+        """Refuse a write that skips the metadata table: one that misses a commit hides its rows, without an error."""
         if client.config.metadata_partitions and self.before_publish is None:
             raise InvalidRequest(
                 f"the table has a metadata table ({', '.join(client.config.metadata_partitions)}), "

@@ -319,7 +319,7 @@ def test_tables_of_real_hudi(golden_copy: Callable[[str], Path], name: str, stra
 @pytest.mark.parametrize("seed", range(int(os.environ.get("LAKEBED_SEEDS", "1"))))
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_table_with_services_answers_like_one_without(kind: str, seed: int) -> None:
-    """The same writes on two tables; on one of them everything is planned, left lying, and run, in any order."""
+    """The same writes on two tables; on one of them everything is planned, left pending, and run, in any order."""
     chance = random.Random(f"{kind} {seed}")
     kept, plain = new(kind), new(kind)
     kept._runner = plain._runner = LocalRunner(threads=1)

@@ -65,7 +65,7 @@ def test_inline_and_what_makes_no_sense() -> None:
     fill(storage, "cow", txn_context_of(storage, clock))
     clock.advance(5 * DAY_MS)
     table = table_on(storage, txn_context_of(storage, clock))
-    with pytest.raises(InvalidRequest, match="for ever"):
+    with pytest.raises(InvalidRequest, match="never expire"):
         table.services.drop_expired_partitions()
     table.upsert(
         data([("k1", 9, "p1", 9)]),
