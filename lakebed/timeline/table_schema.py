@@ -1,10 +1,12 @@
 """The schema of a table from its timeline: the newest that a write reported, and the history of all of them.
 
-<timeline>/<requested>_<completed>.<action>             a report with the Avro text `schema`, and under
-                                                        schema-on-read with `latest_schema`, the version that the
-                                                        files of the write have
-.hoodie/.schema/<requested>_<completed>.schemacommit    all versions, saved by every ALTER TABLE and by the writes
-                                                        after it
+    <timeline>/<requested>_<completed>.<action>             a report with the Avro text `schema`, and under
+                                                            schema-on-read with `latest_schema`, the version that the
+                                                            files of the write have
+    .hoodie/.schema/<requested>_<completed>.schemacommit    all versions, saved by every ALTER TABLE and by the writes
+                                                            after it
+
+Tables without schema-on-read have files of the first kind only.
 """
 
 from __future__ import annotations
