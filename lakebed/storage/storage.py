@@ -2,7 +2,7 @@
 
 A `Storage` is bound to a table's base location; every path is relative to it, uses `/`, and never leaves it. Two
 operations carry all concurrency control: `put_if_absent` creates a name exactly once, and `compare_and_swap` replaces
-a file only if nobody else did meanwhile. Fan-out over many files is done by threads in `runner.py`, so the protocol
+a file only if no other writer did meanwhile. Fan-out over many files is done by threads in `runner.py`, so the protocol
 needs no async version. A storage can be pickled and rebuilt in another process.
 """
 

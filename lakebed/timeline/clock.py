@@ -3,8 +3,8 @@
     instant time   yyyyMMddHHmmssSSS, 17 digits, in the zone that `hoodie.table.timeline.timezone` names:
                    UTC, or LOCAL = the default zone of the process that writes
 
-Everything else takes a `Clock`, so that a test or a simulation can set the time. Times that users pass ("2026-11-01
-00:00:00", a date, a datetime, an instant) are converted here only: a naive time is in the table's zone.
+Everything else takes a `Clock`, so that a test or a simulation can set the time. Times that users pass (a string such
+as "2026-11-01 00:00:00", a date, a datetime, an instant) are converted here only: a naive time is in the table's zone.
 Old tables hold 14 digits (seconds); `comparable` (model/instant) orders them among the others.
 """
 
