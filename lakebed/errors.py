@@ -1,15 +1,16 @@
-"""Every exception lakebed raises on purpose, worded as what the caller should do next.
+"""The exceptions of lakebed; each kind stands for what the caller should do next.
 
     LakebedError
      ├── InvalidRequest        the call is wrong: change the arguments or the data
      ├── TableNotFound         no table at that path: create it, or correct the path
-     ├── ConflictError         another writer got there first: safe to retry
+     ├── ConflictError         another writer was first: safe to retry
      ├── StorageUnavailable    the store did not answer: safe to retry
-     ├── CorruptTable          bytes on storage are wrong: says which file, which offset
+     ├── CorruptTable          bytes on storage are wrong: names the file and the offset
      └── UnsupportedFormat     the bytes are right but this version cannot read them
 
-An error carries the file and the offset as attributes as well as in its text, so that tools need not parse prose. Where
-the place that raises knows no better hint, the kind of error has one: no message ends without a way out.
+An error carries the file and the offset as attributes as well as in its text, so that tools need not parse text. Where
+the raising code has no better hint, the class provides one, so that every message of those classes suggests a next
+step.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class LakebedError(Exception):
     """Base of all errors raised by lakebed."""
 
     way_out: ClassVar[str | None] = None
-    """The hint of errors that bring none."""
+    """The default hint of the class."""
 
     def __init__(
         self, what: str, *, file: str | None = None, offset: int | None = None, hint: str | None = None
@@ -51,15 +52,15 @@ def _rebuild(
 
 
 class InvalidRequest(LakebedError):
-    """The caller asked for something that cannot be done; nothing was changed."""
+    """The request cannot be carried out; nothing was changed."""
 
 
 class TableNotFound(LakebedError):
-    """There is no table at the given path."""
+    """There is no table at that path."""
 
 
 class ConflictError(LakebedError):
-    """Another writer won; the same call may be tried again."""
+    """Another writer was first; the same call may be tried again."""
 
     way_out = "Try again."
 

@@ -1,6 +1,6 @@
-"""What a table is made of, as Arrow tables: timeline, slices, one commit, settings.
+"""The parts of a table as Arrow tables: timeline, slices, one commit, settings.
 
-Everything here is for people and tools that look; nothing in the engine depends on it.
+Everything here is for people and tools that inspect a table; reads and writes do not depend on it.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ CONFIG_SCHEMA = pa.schema(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inspect:
-    """A look at one table at one moment; get it as `t.inspect`."""
+    """Inspection of one table at one moment; get it as `t.inspect`."""
 
     client: MetaClient
     options: ReadOptions
 
     def timeline(self, history: bool = False) -> pa.Table:
-        """Instants of the active timeline (and of the archived one), by begin."""
+        """Instants of the active timeline (and of the archived one), by requested time."""
         rows = [self._timeline_row(instant, archived=False) for instant in self.client.timeline]
         if history:
             known = {(row["instant"], row["action"]) for row in rows}
@@ -150,14 +150,14 @@ class Inspect:
         return pa.Table.from_pylist(rows, schema=COMMIT_SCHEMA)
 
     def body(self, instant: str) -> ActionBody | None:
-        """What an action planned or reported, as a value of `lakebed.model.actions`; by begin or completion time."""
+        """The plan or report of an action, as a value of `lakebed.model.actions`; by requested or completion time."""
         for known in self.client.full_timeline:
             if instant in (known.requested_time, known.completion_time):
                 return self.client.body(known)
         raise InvalidRequest(f"there is no instant {instant}", hint="`t.inspect.timeline(history=True)` lists them.")
 
     def config(self) -> pa.Table:
-        """Every setting of the table that is set or has a meaning here, and where its value comes from."""
+        """Every setting of the table that is set or that lakebed knows, and where its value comes from."""
         properties = dict(self.client.config.properties)
         rows: list[dict[str, Any]] = []
         for name, declared in options_of(TableConfig).items():

@@ -1,8 +1,9 @@
-"""Where the work on many files runs: a function mapped over tasks, nothing more.
+"""Runs the work on many files: maps a function over tasks.
 
 Reading splits, writing files and running table services are all "the same small function over a list of picklable
-tasks", so this is the whole seam between lakebed and an engine: threads here, Spark executors in `spark/`. Threads are
-enough in one process because the work is storage requests and Arrow kernels, both of which leave the interpreter lock.
+tasks", so this is the whole interface between lakebed and an engine: threads here, Spark executors in `spark/`.
+Threads are enough in one process because the work is storage requests and Arrow kernels, both of which release the
+interpreter lock.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _MOST_THREADS = 32
 
 
 class Progress(Protocol):
-    """Told after each task that its caller has received the result of; called from the thread of that caller."""
+    """Notified after each task whose result the caller has received, in the thread of that caller."""
 
     def advance(self, label: str, done: int, total: int | None) -> None:
-        """`done` tasks of `total` are through; `total` is None when the tasks are a stream."""
+        """`done` tasks of `total` are finished; `total` is None when the tasks are a stream."""
         ...
 
 
@@ -34,12 +35,12 @@ class Runner(Protocol):
 
     @property
     def shares_memory(self) -> bool:
-        """Whether tasks run side by side in this process: who maps then divides its memory among `threads` of them."""
+        """Whether tasks run in parallel in this process: the caller of `map` then divides memory among `threads`."""
         ...
 
     @property
     def threads(self) -> int | None:
-        """How many tasks run at once; None where nobody said, or where it is not for this process to say."""
+        """How many tasks run at once; None where it is not set, or where this process does not control it."""
         ...
 
     @property
@@ -48,17 +49,17 @@ class Runner(Protocol):
         ...
 
     def limited_to(self, threads: int) -> Runner:
-        """The same with so many tasks at once, where that is for this process to say."""
+        """The same with so many tasks at once, where this process controls that."""
         ...
 
     def map(self, fn: Callable[[_T], _R], tasks: Iterable[_T], *, label: str) -> Iterator[_R]:
-        """The results in task order. A task that raises cancels the rest, and its exception is raised as it is."""
+        """The results in task order. A task that raises cancels the rest, and its exception is raised unchanged."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SerialRunner:
-    """One task after the other in the calling thread: the simplest runner, and the one that debuggers like."""
+    """One task after the other in the calling thread: the simplest runner, and the easiest to debug."""
 
     progress: Progress | None = None
 
@@ -81,8 +82,8 @@ class SerialRunner:
 class LocalRunner:
     """Threads of this process.
 
-    At most `in_flight` tasks are running or waiting to be taken over, so results of a slow consumer do not pile up.
-    Each `map` has its own threads: a task may itself map without waiting for a thread that waits for it.
+    At most `in_flight` tasks are running or have a result that is not consumed, so a slow consumer costs no memory.
+    Each `map` has its own threads: a task may itself call `map` without a deadlock on the threads of the outer one.
     """
 
     threads: int | None = None
@@ -117,7 +118,7 @@ class LocalRunner:
 
         def run(task: _T) -> _R:
             if failed.is_set():
-                raise CancelledError  # tasks start in order, so the failed one comes first and nobody sees this
+                raise CancelledError  # tasks start in order, so the caller gets the error of the failed task first
             try:
                 return fn(task)
             except BaseException:

@@ -19,7 +19,7 @@ def check(
     memory: Annotated[str | None, typer.Option(help="A ceiling such as 512MB.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Look for damage: files, timeline, order of rows, keys. Exit code 1 when an answer may be wrong."""
+    """Look for damage: files, timeline, order of rows, keys. Exit code 1 when a query result may be wrong."""
     findings = open_table(path).check(memory)
     rows = [{name: str(value) for name, value in dataclasses.asdict(finding).items()} for finding in findings]
     if as_json:
@@ -27,6 +27,6 @@ def check(
     elif rows:
         print_table(pa.Table.from_pylist(rows), as_json=False, title=f"{len(rows)} findings")
     else:
-        say("nothing found: the table keeps its promises")
+        say("nothing found: the table is consistent")
     if any(finding.severity is Severity.ERROR for finding in findings):
         raise typer.Exit(1)

@@ -22,16 +22,16 @@ from lakebed.services.watch import Outcome, Watcher
 def cluster(
     path: PathArgument,
     plan_only: Annotated[
-        bool, typer.Option("--plan-only", help="Save the plan for others to run, and say why.")
+        bool, typer.Option("--plan-only", help="Save the plan for other processes to run, and print its reasons.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what a plan would hold and why; change nothing.")
+        bool, typer.Option("--dry-run", help="Print what a plan would contain and why; change nothing.")
     ] = False,
     if_due: Annotated[bool, typer.Option("--if-due", help="Only after enough writes since the last one.")] = False,
     sort: Annotated[str | None, typer.Option(help="Columns to sort by, with commas (default layout).")] = None,
     memory: Annotated[str | None, typer.Option(help="A ceiling such as 512MB; of each task with --spark.")] = None,
     spark: SparkOption = None,
-    given: SetOption = None,
+    settings: SetOption = None,
     drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -39,7 +39,7 @@ def cluster(
 
     Under consistent hashing buckets are split and merged instead.
     """
-    table, options = open_table(path, drop_metadata=drop_metadata), options_of(given)
+    table, options = open_table(path, drop_metadata=drop_metadata), options_of(settings)
     if sort is not None:
         options["hoodie.clustering.plan.strategy.sort.columns"] = sort
     if dry_run or plan_only:
@@ -55,16 +55,16 @@ def services(
     path: PathArgument,
     watch: Annotated[bool, typer.Option("--watch", help="Go on until interrupted.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Run what is planned now, then stop.")] = False,
-    every: Annotated[float, typer.Option(help="Seconds between two looks at the timeline.")] = 10.0,
+    every: Annotated[float, typer.Option(help="Seconds between two reads of the timeline.")] = 10.0,
     spark: SparkOption = None,
-    given: SetOption = None,
+    settings: SetOption = None,
     drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run compactions and clusterings that others planned. Several of these may watch one table."""
+    """Run pending compactions and clusterings. Several processes may watch one table."""
     if watch == once or every <= 0:
         raise InvalidRequest("one of --watch and --once is needed, and a positive time with --every")
-    table = open_table(path, options=options_of(given), drop_metadata=drop_metadata)
+    table = open_table(path, options=options_of(settings), drop_metadata=drop_metadata)
     failed = False
 
     def report(outcome: Outcome) -> None:
@@ -84,7 +84,7 @@ def services(
 
 
 def _interrupted() -> Event:
-    """Set by the first Ctrl-C or SIGTERM, so that a plan that is running is finished; the second ends the program."""
+    """Set by the first Ctrl-C or SIGTERM, so that a running plan is finished; the second ends the program."""
     stop = Event()
 
     def end(number: int, _: object) -> None:
@@ -114,7 +114,7 @@ def _print_plan(planned: PlannedClustering, as_json: bool) -> None:
     if as_json:
         groups = [[str(file_slice.file_group) for file_slice in group] for group in planned.groups]
         left = {str(group): reason for group, reason in (planned.left or {}).items()}
-        told = {"instants": [str(one) for one in planned.instants], "groups": groups, "left": left}
-        print_json(told | ({"resizes": [one.what for one in planned.resizes]} if planned.resizes else {}))
+        facts = {"instants": [str(one) for one in planned.instants], "groups": groups, "left": left}
+        print_json(facts | ({"resizes": [one.what for one in planned.resizes]} if planned.resizes else {}))
         return
     print_planned(planned.explain(), planned.instants)

@@ -21,20 +21,20 @@ def compact(
     path: PathArgument,
     strategy: Annotated[str, typer.Option(help="full: into base files; log: small logs into larger; hybrid.")] = "full",
     plan_only: Annotated[
-        bool, typer.Option("--plan-only", help="Save the plan for others to run, and say why.")
+        bool, typer.Option("--plan-only", help="Save the plan for other processes to run, and print its reasons.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what a plan would hold and why; change nothing.")
+        bool, typer.Option("--dry-run", help="Print what a plan would contain and why; change nothing.")
     ] = False,
-    if_due: Annotated[bool, typer.Option("--if-due", help="Only when the table's trigger says so.")] = False,
+    if_due: Annotated[bool, typer.Option("--if-due", help="Only when the table's compaction trigger is met.")] = False,
     memory: Annotated[str | None, typer.Option(help="A ceiling such as 512MB; of each task with --spark.")] = None,
     spark: SparkOption = None,
-    given: SetOption = None,
+    settings: SetOption = None,
     drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Merge logs into base files, or among themselves. What was planned before and is not done is run first."""
-    table, options = open_table(path, drop_metadata=drop_metadata), options_of(given)
+    """Merge logs into base files, or among themselves. Pending plans are run first."""
+    table, options = open_table(path, drop_metadata=drop_metadata), options_of(settings)
     if dry_run or plan_only:
         services = table.services
         make = services.explain_compaction if dry_run else services.plan_compaction

@@ -1,11 +1,11 @@
 """CSV files: written from a scan and read back without loss.
 
     id,name,tags
-    1,"",             null is nothing between the commas, the empty text a pair of quotes
-    2,"NA","[1, 2]"   a word is a word; lists, structs and maps are JSON in their cell
+    1,"",             null is nothing between the commas, the empty string a pair of quotes
+    2,"NA","[1, 2]"   a quoted cell is never null; lists, structs and maps are JSON in their cell
 
-Every value is written as its text (`text_values`), texts in quotes. When read, all cells are texts first: the reader
-knows there whether a cell had quotes, and the types are the table's.
+Every value is written as its text (`text_values`), strings in quotes. When read, all cells are strings first, since
+only then the reader knows whether a cell had quotes; then they are parsed as the table's types.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _GUESSES = (
     pa.time64("us"),
     *(pa.timestamp(unit, zone) for zone in (None, "UTC") for unit in ("ms", "us")),
 )
-"""Types for new columns: those in which tables keep what they are written, so that it is printed as it was."""
+"""Types for new columns: those that a table stores without a change, so that values print as in the file."""
 _BLOCK = 32 << 20
-"""The longest row that is read."""
+"""The length limit of a row, in bytes."""
 
 
 def write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) -> int:
-    """Write batches; the number of rows. The writer puts texts in quotes, and those only."""
+    """Write batches; the number of rows. The writer puts strings in quotes, and only those."""
     cells = pa.schema([pa.field(item.name, item.type if _writes_itself(item.type) else pa.string()) for item in schema])
     rows = 0
     with pa_csv.CSVWriter(path, cells) as sink:
@@ -55,7 +55,7 @@ def write_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) 
 
 
 def read_csv(path: Path, wanted: RowColumns) -> pa.RecordBatchReader:
-    """The rows of a file in the table's types; new columns in those that keep the text of all their cells."""
+    """The rows of a file in the table's types; new columns in a type that keeps the text of all their cells."""
     names = _header(path)
     new = wanted.new_names(names, path)
     known = [name for name in names if name in wanted.schema.names]
@@ -99,14 +99,14 @@ def _new_fields(path: Path, names: list[str], new: list[str], nulls: Iterable[st
 
 
 def _header(path: Path) -> list[str]:
-    """The names of a file's columns, without a guess at types."""
+    """The names of a file's columns, without type inference."""
     options = pa_csv.ParseOptions(newlines_in_values=True)
     with pa_csv.open_csv(_source(path), pa_csv.ReadOptions(block_size=_BLOCK), options) as reader:
         return list(reader.schema.names)
 
 
 def _source(path: Path) -> Any:
-    """A file for Arrow, which takes a header without a newline behind it for nothing at all: it is added."""
+    """A file for Arrow, with a final newline added if missing: Arrow reads a header without one as an empty file."""
     size = path.stat().st_size
     if not 0 < size <= _BLOCK:
         return path

@@ -1,7 +1,7 @@
 """`lakebed demo`: a one-minute tour; a million rows in several upserts, the LSM levels, Spark and plain Python.
 
 Spark writes and reads where it is installed and finds Java; without it the same rows go through plain Python, and the
-tour says so.
+tour prints that.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def demo(
     rows: Annotated[int, typer.Option(help="Rows to upsert, in seven batches.", min=1000)] = ROWS,
     spark: Annotated[bool, typer.Option(help="Write and read with Spark, where it is installed.")] = True,
 ) -> None:
-    """The tour: create, upsert a million rows, look at the levels, read, travel in time, compact."""
+    """A tour: create, upsert a million rows, show the levels, read, time travel, compact."""
     with tempfile.TemporaryDirectory(prefix="lakebed-demo-") as folder, _session(spark) as session:
         path = (keep or Path(folder)) / "orders"
         tour(path, rows, session)
@@ -45,7 +45,7 @@ def demo(
 
 
 def tour(path: Path, rows: int, session: Any = None) -> Table:
-    """What people do with a table, step by step."""
+    """The usual operations on a table, step by step."""
     _step("1. A merge-on-read table in an LSM layout: two partitions, two buckets each")
     table = create_table(
         path, SCHEMA, record_key="id", partition_by="region", ordering="version", num_buckets=2, if_exists="error"
@@ -126,7 +126,7 @@ def _reads(table: Table, session: Any) -> None:
             found = frame.groupBy("region").agg({"*": "count", "qty": "sum"}).collect()
             answers["Spark"] = sorted((row["region"], row["count(1)"], row["sum(qty)"]) for row in found)
 
-        _told("Spark", by_spark, answers)
+        _print_answer("Spark", by_spark, answers)
         routes = [line for line in table.scan().explain(session).splitlines() if "on Spark" in line]
         say("\n".join(routes))
 
@@ -135,21 +135,21 @@ def _reads(table: Table, session: Any) -> None:
         found = rows.group_by("region").aggregate([("qty", "count"), ("qty", "sum")]).to_pylist()
         answers["Python"] = sorted((row["region"], row["qty_count"], row["qty_sum"]) for row in found)
 
-    _told("Python", by_python, answers)
+    _print_answer("Python", by_python, answers)
     if len(answers) == 2:
         console.print("the same answer" if answers["Spark"] == answers["Python"] else "[bold red]the answers differ[/]")
 
 
-def _told(who: str, work: Callable[[], None], answers: dict[str, list[tuple[str, int, int]]]) -> None:
+def _print_answer(who: str, work: Callable[[], None], answers: dict[str, list[tuple[str, int, int]]]) -> None:
     took = _timed(work)
-    told = ", ".join(f"{region}: {count:,} orders, {qty:,} pieces" for region, count, qty in answers[who])
-    console.print(f"{who:6} {took:5.1f} s  {told}", highlight=False)
+    text = ", ".join(f"{region}: {count:,} orders, {qty:,} pieces" for region, count, qty in answers[who])
+    console.print(f"{who:6} {took:5.1f} s  {text}", highlight=False)
 
 
 @contextmanager
 def _session(wanted: bool) -> Iterator[Any]:
-    """A Spark session for the tour; None, with a word about it, where there cannot be one."""
-    missing = why_no_spark() if wanted else "not asked for"
+    """A Spark session for the tour; None, with a printed reason, where there cannot be one."""
+    missing = why_no_spark() if wanted else "--no-spark"
     if missing is not None:
         console.print(f"[bold]Without Spark[/] ({missing}): plain Python writes and reads the same rows.")
         yield None

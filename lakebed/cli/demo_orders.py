@@ -1,6 +1,6 @@
 """The rows of `lakebed demo`: orders computed from their numbers, here in Arrow and in `lakebed.spark.demo` in Spark.
 
-Half of every later batch changes orders that are there, half is new.
+Half of every later batch updates existing orders, half is new.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Batch:
 
 
 def batches(rows: int) -> list[Batch]:
-    """So many rows in all: a first batch of two fifths, then equal ones that overlap what is there by half."""
+    """So many rows in all: a first batch of two fifths, then equal ones, half of each updating existing rows."""
     later = rows // 10
     first = rows - later * (BATCHES - 1)
     found = [Batch(1, range(first))]

@@ -40,7 +40,7 @@ def log_dump(
     rows: Annotated[int, typer.Option(min=0, help="Rows to show of each block; 0 shows headers only.")] = 5,
     as_json: JsonOption = False,
 ) -> None:
-    """Every block of a log file, of either format: kind, header, first rows; damaged stretches too."""
+    """Every block of a log file, of either format: kind, header, first rows; damaged byte ranges too."""
     storage, name = _storage_of(file)
     shown = []
     for number, block in enumerate(open_log_file(storage, name).blocks):

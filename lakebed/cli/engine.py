@@ -1,6 +1,6 @@
 """Where the tasks of a command run: threads of this process with a progress bar, or the Spark session of `--spark`.
 
-Spark is reached for only when it is asked for, and the session is stopped with the command.
+Spark is imported only with `--spark`, and the session is stopped at the end of the command.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SparkOption = Annotated[
 
 @contextmanager
 def runner_on(master: str | None) -> Iterator[Runner]:
-    """A runner that shows how far it is, on a terminal; the bar goes to standard error."""
+    """A runner that shows its progress on a terminal; the bar goes to standard error."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bars = Bars(*columns, console=errors, disable=not errors.is_terminal, transient=True)
     if master is None:
@@ -54,8 +54,9 @@ def why_no_spark(master: str = "local") -> str | None:
     """What is missing for a session, and where to get it; a Connect server brings its own Java."""
     if find_spec("pyspark") is None:
         return "PySpark is not installed: pip install 'lakebed[spark]'"
-    home = os.environ.get("JAVA_HOME")
-    if master.startswith("sc://") or shutil.which("java") or (home and (Path(home) / "bin" / "java").exists()):
+    java_home = os.environ.get("JAVA_HOME")
+    has_java = shutil.which("java") or (java_home and (Path(java_home) / "bin" / "java").exists())
+    if master.startswith("sc://") or has_java:
         return None
     return "no Java found: install Java 17, and put java on the PATH or set JAVA_HOME"
 

@@ -1,7 +1,7 @@
 """JSON files: written as one row per line, read back without loss; a list of rows, as `--json` prints, is read, too.
 
-A row names every column: one that is left out is not taken for null unless the user says so, since a misspelt name
-looks the same. Lines are parsed in blocks, columns made of a block at once; memory holds one block.
+A row names every column: a missing one is not taken as null unless the user allows it, since a misspelt name looks the
+same. Lines are parsed in blocks, and columns are made from a whole block; memory holds one block.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def write_json(batches: Iterable[pa.RecordBatch], path: Path) -> int:
 
 
 def read_json(path: Path, wanted: RowColumns) -> pa.RecordBatchReader:
-    """The rows of a file in the table's types; new columns in those that Arrow sees in the first rows."""
+    """The rows of a file in the table's types; new columns in those that Arrow infers from the first rows."""
     keep_digits = any(_has_decimals(item.type) for item in wanted.schema)
     blocks = _blocks(path, lambda text: parse_json(text, keep_digits=keep_digits))
     first = next(blocks, (1, []))
@@ -60,7 +60,7 @@ def _batch(path: Path, start: int, rows: list[Row], schema: pa.Schema, wanted: R
         wanted.new_names([*schema.names, name], f"row {at} of {path}")
         raise InvalidRequest(
             f"row {at} of {path} is the first with the column {name!r}",
-            hint="The types of new columns are seen in the first rows: name it there.",
+            hint="The types of new columns are inferred from the first rows: name it there.",
         )
     columns = []
     for item in schema:
@@ -85,7 +85,7 @@ def _blocks(path: Path, parse: Parse) -> Iterator[Block]:
 
 
 def _is_list(source: IO[str]) -> bool:
-    """Whether the first letter opens a list."""
+    """Whether the first character that is not blank opens a list."""
     letter = " "
     while letter.isspace():
         letter = source.read(1)
@@ -139,7 +139,7 @@ def _guessed(path: Path, name: str, values: list[Any]) -> pa.DataType:
 
 
 def _floats(value: Any) -> Any:
-    """A value whose numbers are not taken for decimals, nor for whole ones that no long holds."""
+    """A value with floats instead of decimals, and of integers that do not fit into a long."""
     if isinstance(value, Decimal) or (type(value) is int and not -(2**63) <= value < 2**63):
         return float(value)
     if isinstance(value, list):

@@ -3,8 +3,8 @@
     list      [1, 2]               struct    {"x": 1}           map    [["key", 1]], also {"key": 1} when read
     numbers   1, 0.5, "NaN", "Infinity", "-Infinity"            decimals, times, binary: texts (`text_values`)
 
-Columns are turned level by level, so that no value is looked at by its own type: what a table holds decides how it is
-written, and what the table wants decides how it is read.
+Columns are converted level by level, by the type of the column and not of single values: the table's type decides how a
+value is written, and how it is read.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from lakebed.cli.text_values import from_text, to_text
 from lakebed.errors import InvalidRequest
 from lakebed.model.schema_change import did_you_mean
 
-_JSON_NAMES = {bool: "a truth", int: "a number", float: "a number", Decimal: "a number", str: "text"}
+_JSON_NAMES = {bool: "a boolean", int: "a number", float: "a number", Decimal: "a number", str: "text"}
 _JSON_NAMES |= {list: "a list", dict: "an object"}
 _NO_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
-"""Brackets, and texts as a whole, since brackets inside them do not count."""
+"""Brackets, and whole strings, since brackets inside them do not count."""
 
 
 def json_rows(batch: pa.RecordBatch | pa.Table, *, exact: bool = True) -> list[dict[str, Any]]:
@@ -76,11 +76,11 @@ def parse_json(text: str, *, keep_digits: bool = True) -> Any:
     try:
         return json.loads(text, parse_float=digits, parse_constant=str, object_pairs_hook=_object)
     except RecursionError:
-        raise json.JSONDecodeError("lists and objects lie too deep in each other", text, _deepest(text)) from None
+        raise json.JSONDecodeError("lists and objects go too deep into each other", text, _deepest(text)) from None
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType, name: str, *, fill: bool = False) -> Any:
-    """Values that JSON held as an array of a type; `fill` takes fields that structs lack for null."""
+    """Values that JSON held as an array of a type; `fill` sets missing fields of structs to null."""
     try:
         return _array(values, kind, name, fill)
     except (pa.ArrowException, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -151,7 +151,7 @@ def _pairs(value: Any, name: str) -> list[Any] | None:
 
 
 def _joined(values: Sequence[Any], name: str) -> tuple[list[Any], pa.Array, pa.Array]:
-    """The elements of lists behind one another, where each list begins, and which lists are null."""
+    """The concatenated elements of lists, where each list begins, and which lists are null."""
     flat: list[Any] = []
     offsets = np.zeros(len(values) + 1, np.int32)
     for at, value in enumerate(values, 1):
@@ -223,7 +223,7 @@ def _numbers(values: Sequence[Any], kind: pa.DataType) -> Any:
 
 
 def _whole(value: int, number: type[np.floating[Any]]) -> float:
-    """A whole number as a floating-point one: equal to it, or what other programs print with just these digits.
+    """A whole number as a floating-point one: equal to it, or the float that other programs print with these digits.
 
     JavaScript prints 1e20 and 2 ** 60 without exponents, as 100000000000000000000 and 1152921504606847000.
     """
@@ -240,7 +240,7 @@ def _whole(value: int, number: type[np.floating[Any]]) -> float:
 
 
 def _check_kinds(values: Sequence[Any], *kinds: type) -> set[type]:
-    """What the values are; Arrow itself cuts 1.5 to a whole number, and takes true for 1."""
+    """The Python types of the values, checked because Arrow itself truncates 1.5 to an integer and takes true as 1."""
     found = set(map(type, values)) - {type(None)}
     wrong = found - set(kinds)
     if wrong:

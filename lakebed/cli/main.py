@@ -22,7 +22,7 @@ from lakebed.errors import InvalidRequest, LakebedError
 
 app = typer.Typer(
     name="lakebed",
-    help="Read, write, look into and tidy Apache Hudi tables: no Spark, no JVM.",
+    help="Read, write, inspect and maintain Apache Hudi tables: no Spark, no JVM.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

@@ -1,6 +1,6 @@
 """How commands print their result: a table on the terminal, or JSON with `--json`.
 
-Whatever is printed may come from data: it is text, never markup, and steers no terminal (`harmless`).
+Printed text may come from data: it is never interpreted as markup or as terminal control codes (`harmless`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from lakebed.cli.json_values import json_rows
 from lakebed.cli.terminal_text import harmless, harmless_cell, harmless_json
 
 PIPE_WIDTH = 1000
-"""Without a terminal nothing is folded: who greps for a file name must find it in one piece."""
+"""Without a terminal no line is wrapped, so that `grep` finds file names in one piece."""
 console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
 errors = Console(stderr=True, soft_wrap=True)
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON can hold: bytes become base64 text, decimals and what is no number become text."""
+    """A value that JSON can hold: bytes become base64 text, decimals, NaN and infinities become text."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -92,7 +92,7 @@ def print_pairs(pairs: Iterable[tuple[str, Any]], *, as_json: bool, title: str |
 
 
 def cell(value: Any) -> Text:
-    """A value as one cell; null is told from the text of a dash by its colour."""
+    """A value as one cell; null is a dash in another colour than the text of a dash."""
     if value is None:
         return Text("-", style="dim")
     text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False, default=str)

@@ -1,7 +1,7 @@
 """Checks the columns of an input file against the table: unknown and missing columns are refused unless allowed.
 
-A misspelt column would be added and its namesake become null, so that both are refused: a column that the table does
-not have, unless new ones are asked for, and one that the file lacks, unless it is said to be null.
+A misspelt column would be added, and the column that was meant would become null, so both are rejected: a column that
+the table does not have, unless new columns are allowed, and one that the file lacks, unless missing ones are null.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakebed.model.schema_change import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:
-    """The table's own columns and what the user says of others. `nulls` are bare texts of CSV that stand for null."""
+    """The table's own columns and the user's options for others. `nulls` are unquoted texts in CSV that mean null."""
 
     schema: pa.Schema
     add_columns: bool = False
@@ -26,7 +26,7 @@ class RowColumns:
     nulls: tuple[str, ...] = ()
 
     def new_names(self, found: Sequence[str], file: object) -> list[str]:
-        """The columns of a file that the table does not have; `InvalidRequest` where the file's columns do not do."""
+        """The columns of a file that the table does not have; `InvalidRequest` where the file's columns do not fit."""
         doubled = next((name for name in found if found.count(name) > 1), None)
         if doubled is not None:
             raise InvalidRequest(f"{file} has two columns called {doubled!r}")
@@ -46,5 +46,5 @@ class RowColumns:
         return new
 
     def stream_schema(self, new: Sequence[pa.Field]) -> pa.Schema:
-        """What a file's rows come as: the table's columns in its order, then the new ones."""
+        """The schema of a file's rows: the table's columns in its order, then the new ones."""
         return pa.schema([*(item.with_nullable(True) for item in self.schema), *new])

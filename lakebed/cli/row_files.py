@@ -25,7 +25,7 @@ ENDINGS = "Use .parquet, .arrow, .csv or .json."
 
 
 def write_rows(scan: Scan, output: Path) -> int:
-    """Stream a scan into a file chosen by its ending; the file appears only when it is whole."""
+    """Stream a scan into a file, in the format of its extension; the file appears only when it is complete."""
     if output.suffix.lower() not in {".parquet", ".csv", *ARROW, *JSON}:
         raise InvalidRequest(f"cannot write {output.suffix or 'a file without an ending'}", hint=ENDINGS)
     if not output.parent.is_dir() or output.is_dir():
@@ -67,7 +67,7 @@ def rows_of_files(files: Sequence[Path], wanted: RowColumns) -> pa.RecordBatchRe
 
 
 def _check_texts(first: Path, wanted: pa.Schema, file: Path, found: pa.Schema) -> None:
-    """Refuse text for what is none in the first file: as a number, `07` would become 7."""
+    """Reject a text column that has another type in the first file: as a number, `07` would become 7."""
     for item, own in zip(found, wanted, strict=True):
         if _is_text(item.type) and not _is_text(own.type):
             raise InvalidRequest(

@@ -58,7 +58,7 @@ def timeline(
     history: Annotated[bool, typer.Option("--history", help="Archived instants too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Every instant: action, state, begin and completion."""
+    """Every instant: action, state, requested and completion time."""
     print_table(open_table(path).inspect.timeline(history=history), as_json=as_json)
 
 
@@ -74,7 +74,7 @@ def slices(
 
 def commit(
     path: PathArgument,
-    instant: Annotated[str, typer.Argument(help="Begin or completion time of the instant.")],
+    instant: Annotated[str, typer.Argument(help="Requested or completion time of the instant.")],
     as_json: JsonOption = False,
 ) -> None:
     """What one commit wrote, file by file."""

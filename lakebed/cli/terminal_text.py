@@ -1,8 +1,8 @@
 r"""Escapes control characters in text that comes from data before it is printed on a terminal.
 
-A value may hold the escape character, and with it anything a terminal obeys: colours, a new title, a cleared screen, on
-some an answer typed for the user. Control characters of both blocks, the marks that turn the direction of writing, and
-halves of characters become `\n`, `\x1b`, `\u202e`.
+A value may hold the escape character, and with it any terminal command: colours, a new title, a cleared screen, on some
+terminals even input as if the user typed it. Control characters of both blocks, the marks that change the writing
+direction, and lone surrogates become `\n`, `\x1b`, `\u202e`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def harmless(text: str) -> str:
 
 
 def harmless_cell(text: str) -> str:
-    """Text that is one cell: a line end is shown as well, or a value would look like two rows."""
+    """Text that is one cell: a line end is escaped as well, or a value would look like two rows."""
     return _IN_CELL.sub(_escaped, text)
 
 
 def harmless_json(text: str) -> str:
-    """A JSON document, in which the encoder has escaped the first block of controls; the value stays what it is."""
+    """A JSON document, in which the encoder has escaped the first block of controls; its value does not change."""
     return _NOT_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

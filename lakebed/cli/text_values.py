@@ -4,9 +4,9 @@
     float, double              0.1, -0, nan, inf             binary      base64
     date, time                 2026-11-01, 09:30:00.000001   timestamp   2026-11-01T09:30:00.000001Z, no Z without zone
 
-A column is turned at once. Text of a time is read back before it is handed out: beyond the years 0 to 9999 Arrow prints
-what it cannot read, and such values are refused with the formats that hold them. Reading takes what is exact only:
-digits too many, numbers too large and other zones than the column's kind are errors.
+A column is converted as a whole. Text of a time is parsed back before it is returned: outside the years 0 to 9999 Arrow
+prints what it cannot read, and such values are rejected with a hint at formats that can hold them. Only exact values
+are read: too many digits, too large numbers and zones other than the column's are errors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_plain(kind: pa.DataType) -> bool:
 
 
 def to_text(column: Any, name: str, *, exact: bool = True) -> Any:
-    """The texts of an array, null where it is null; `exact` refuses what could not be read back."""
+    """The texts of an array, null where it is null; `exact` rejects what could not be read back."""
     kind, types = column.type, pa.types
     if types.is_string(kind):
         return column
@@ -48,7 +48,7 @@ def to_text(column: Any, name: str, *, exact: bool = True) -> Any:
 
 
 def from_text(text: Any, kind: pa.DataType, name: str) -> Any:
-    """The values of texts in a type; `InvalidRequest` names the column and the text that is no such value."""
+    """The values of texts in a type; `InvalidRequest` names the column and the text that is not a value of the type."""
     if pa.types.is_string(kind):
         return text
     try:
@@ -58,7 +58,7 @@ def from_text(text: Any, kind: pa.DataType, name: str) -> Any:
 
 
 def keeps_text(text: Any, kind: pa.DataType) -> bool:
-    """Whether all texts are values of a type that has just these texts for them."""
+    """Whether all texts are values of a type, and each value prints as exactly its text."""
     try:
         return bool(to_text(_parsed(text, kind), "").equals(text))
     except (pa.ArrowException, ValueError):

@@ -1,6 +1,6 @@
 """`lakebed clean | archive | savepoint | restore | rollback | ttl | upgrade | downgrade | concurrency`: table services.
 
-Options of the format are given as `--set key=value`, under Hudi's names.
+Hudi's options are set by `--set key=value`, under Hudi's names.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from lakebed.txn.options import Concurrency
 
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="An option of the service, as key=value.")]
 DropMetadataOption = Annotated[
-    bool, typer.Option("--drop-metadata", help="Give up the table's metadata table, which is not kept up to date.")
+    bool, typer.Option("--drop-metadata", help="Drop the table's metadata table, which is not kept up to date.")
 ]
-InstantArgument = Annotated[str, typer.Argument(help="The begin time of an instant on the timeline.")]
+InstantArgument = Annotated[str, typer.Argument(help="The requested time of an instant on the timeline.")]
 
 
 def clean(
     path: PathArgument,
-    given: SetOption = None,
+    settings: SetOption = None,
     drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Remove files that no retained state needs. How much is retained: --set hoodie.clean.commits.retained=10."""
-    _print("cleaned", open_table(path, drop_metadata=drop_metadata).services.clean(options_of(given)), as_json)
+    _print("cleaned", open_table(path, drop_metadata=drop_metadata).services.clean(options_of(settings)), as_json)
 
 
-def archive(path: PathArgument, given: SetOption = None, as_json: JsonOption = False) -> None:
+def archive(path: PathArgument, settings: SetOption = None, as_json: JsonOption = False) -> None:
     """Move old actions into the history, when there are more than hoodie.keep.max.commits."""
-    _print("archived", open_table(path).services.archive(options_of(given)), as_json)
+    _print("archived", open_table(path).services.archive(options_of(settings)), as_json)
 
 
 def savepoint(
     path: PathArgument,
     comment: Annotated[str, typer.Option(help="Why the savepoint is made.")] = "",
     instant: Annotated[str | None, typer.Option(help="The write to save; the newest if left out.")] = None,
-    delete: Annotated[str | None, typer.Option(help="Give up this savepoint instead.")] = None,
+    delete: Annotated[str | None, typer.Option(help="Delete this savepoint instead.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Protect the table's state from cleaning, so that it can be restored."""
     services = open_table(path).services
     if delete is not None:
         services.delete_savepoint(delete)
-        _print("gave up savepoint", [delete], as_json)
+        _print("deleted savepoint", [delete], as_json)
     else:
         _print("saved", [services.savepoint(comment, instant)], as_json)
 
@@ -73,20 +73,20 @@ def rollback(
     drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Undo a pending write, a plan that is not run, or the newest completed write."""
+    """Undo a pending write, a pending plan, or the newest completed write."""
     done = open_table(path, drop_metadata=drop_metadata).services.rollback(instant)
     _print("rolled back", [done] if done is not None else [instant], as_json)
 
 
 def ttl(
     path: PathArgument,
-    days: Annotated[int | None, typer.Option(help="How many days a partition lives without a write.")] = None,
-    given: SetOption = None,
+    days: Annotated[int | None, typer.Option(help="How many days a partition is kept without a write.")] = None,
+    settings: SetOption = None,
     drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Let partitions vanish that nobody wrote to for so many days."""
-    done = open_table(path, drop_metadata=drop_metadata).services.drop_expired_partitions(days, options_of(given))
+    """Drop partitions without a write for so many days."""
+    done = open_table(path, drop_metadata=drop_metadata).services.drop_expired_partitions(days, options_of(settings))
     _print("dropped expired partitions", [done.instant] if done is not None else [], as_json)
 
 
@@ -108,7 +108,7 @@ def downgrade(
     drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Give the table a lower version; native logs are compacted away, what else version 8 cannot say is refused."""
+    """Give the table a lower version; native logs are compacted, other features that version 8 lacks are rejected."""
     with runner_on(spark) as runner:
         open_table(path).services.on(runner).downgrade(to, drop_metadata)
     _print_version(path, as_json)
@@ -130,10 +130,10 @@ def concurrency(
         say(f"the table's concurrency mode is {found}")
 
 
-def options_of(given: Iterable[str] | None) -> dict[str, str]:
-    """Options as `--set` gives them."""
+def options_of(settings: Iterable[str] | None) -> dict[str, str]:
+    """Options from the `key=value` texts of `--set`."""
     found = {}
-    for text in given or ():
+    for text in settings or ():
         key, equals, value = text.partition("=")
         if not equals:
             raise InvalidRequest(f"{text!r} is not key=value")

@@ -1,8 +1,8 @@
 """`lakebed upsert` and `lakebed delete`: write rows from files into a table as one commit, without Spark.
 
 Files stream: a batch at a time goes from the reader into the write, so a file may be larger than memory. CSV and JSON
-have no types of their own worth keeping; their columns are read as the table's. Every column of the table is in a file,
-and no other, unless the user says otherwise.
+have too few types of their own; their columns are read as the table's types. A file must have every column of the table
+and no other, unless options allow it.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ def upsert(
         typer.Option(
             "--add-columns",
             help="Add columns that the table does not have yet. In CSV they are numbers, booleans, dates or times if "
-            "every cell is printed back as it stands, else text: 07, +5 and 1.50 stay as they are.",
+            "every cell prints back unchanged, else text: 07, +5 and 1.50 stay as they are.",
         ),
     ] = False,
     missing_as_null: Annotated[
         bool, typer.Option("--missing-as-null", help="Write null where a file or a row lacks a column.")
     ] = False,
     null: Annotated[
-        list[str] | None, typer.Option("--null", help="A word without quotes that is null in CSV, besides nothing.")
+        list[str] | None, typer.Option("--null", help="An unquoted word that is null in CSV, besides the empty cell.")
     ] = None,
     memory: MemoryOption = None,
-    given: SetOption = None,
+    settings: SetOption = None,
     drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -50,7 +50,7 @@ def upsert(
     table = open_table(path)
     own = without_meta_fields(table.schema)
     data = rows_of_files(files, RowColumns(own, add_columns, missing_as_null, tuple(null or ())))
-    _print(table.upsert(data, options=options_of(given), memory=memory, drop_metadata=drop_metadata), as_json)
+    _print(table.upsert(data, options=options_of(settings), memory=memory, drop_metadata=drop_metadata), as_json)
 
 
 def delete(
@@ -58,12 +58,12 @@ def delete(
     where: Annotated[str | None, typer.Option(help="The rows to delete, as a condition.")] = None,
     key: Annotated[list[str] | None, typer.Option(help="A record key to delete; may be repeated.")] = None,
     memory: MemoryOption = None,
-    given: SetOption = None,
+    settings: SetOption = None,
     drop_metadata: DropMetadataOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete the rows that a condition matches, or those with the given keys."""
-    done = open_table(path).delete(where, key, options_of(given), memory, drop_metadata)
+    """Delete the rows that a condition matches, or those with these keys."""
+    done = open_table(path).delete(where, key, options_of(settings), memory, drop_metadata)
     _print(done, as_json)
 
 

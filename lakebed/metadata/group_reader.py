@@ -1,8 +1,8 @@
 """One file slice of the metadata table, read by key: base HFile and log blocks, folded per key.
 
 A slice is a stack of layers, oldest first: entries (an HFile, on its own or inside a log block) or keys that a delete
-block removed. A look-up asks every layer and folds the answers with `merge_records`; no layer is read as a whole
-unless a prefix or all keys are asked for.
+block removed. A look-up reads the keys from every layer and merges the records with `merge_records`; no layer is read
+as a whole unless a prefix or all keys are requested.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Deletes:
 
 @dataclass(frozen=True, slots=True)
 class GroupReader:
-    """The newest slice of one file group, opened once and asked many times."""
+    """The newest slice of one file group, opened once for many look-ups."""
 
     layers: tuple[_Entries | _Deletes, ...]
 
@@ -50,7 +50,7 @@ class GroupReader:
     def open(
         cls, storage: Storage, file_slice: FileSlice, is_committed: Callable[[str], bool], runner: Runner
     ) -> GroupReader:
-        """Open what counts of a slice. A log of a committed write that is damaged is an error, not a gap."""
+        """Open the committed files of a slice. A damaged log of a committed write is an error and is not skipped."""
         base = file_slice.base_file
         scanned = runner.map(lambda log: open_log_file(storage, log), file_slice.log_files, label="open logs")
         scan = scan_slice(scanned, is_committed, base_instant_time=base.requested_time if base else None)
@@ -70,14 +70,14 @@ class GroupReader:
         """All records whose key starts with the prefix."""
         return self._fold(lambda reader: reader.prefix(prefix))
 
-    def _fold(self, ask: Callable[[HFileReader], Iterable[tuple[bytes, bytes]]]) -> dict[bytes, MetadataRecord]:
+    def _fold(self, read: Callable[[HFileReader], Iterable[tuple[bytes, bytes]]]) -> dict[bytes, MetadataRecord]:
         found: dict[bytes, MetadataRecord] = {}
         for layer in self.layers:
             if isinstance(layer, _Deletes):
                 for key in layer.keys & found.keys():
                     del found[key]
                 continue
-            for key, value in ask(layer.reader):
+            for key, value in read(layer.reader):
                 merged = merge_records(found.get(key), decode_record(key, value, layer.schema, layer.file))
                 if merged is None:
                     found.pop(key, None)
@@ -103,7 +103,7 @@ def _layer(storage: Storage, block: LogBlock) -> _Entries | _Deletes:
 def _entries(reader: HFileReader, schema_json: str | None, file: str) -> _Entries:
     schema = schema_json if schema_json is not None else reader.file_info.get(b"schema")
     if schema is None:
-        raise CorruptTable("no schema lies beside the records", file=file)
+        raise CorruptTable("the records have no schema", file=file)
     return _Entries(reader, load_schema(schema, file), file)
 
 

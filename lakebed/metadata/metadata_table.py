@@ -1,9 +1,9 @@
 """The reader of Hudi's metadata table: listings, column statistics and indexes by key.
 
-It lies in `.hoodie/metadata` and is an ordinary merge-on-read table, so its timeline, file view and log rules are the
-ones every table has. Two things are its own. Its files are HFiles and are read by key (`group_reader.py`). And each of
-its commits is made just before the commit of the data table with the same requested time, so a commit counts here only
-when that requested time is not pending there: a writer that died between the two leaves entries that nobody must see.
+It is in `.hoodie/metadata` and is an ordinary merge-on-read table, so its timeline, file view and log rules are the
+ones every table has. Two things differ. Its files are HFiles and are read by key (`group_reader.py`). And each of its
+commits is made just before the commit of the data table with the same requested time, so a commit counts here only when
+that requested time is not pending there: a writer that died between the two leaves entries that must stay invisible.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class MetadataCommits:
     def writer_of(self, file: BaseFile | LogFile) -> str:
         return self.own.writer_of(file)
 
-    def replacements(self, group: FileGroupId, oldest_begin: str) -> tuple[Replacement, ...]:
-        return self.own.replacements(group, oldest_begin)
+    def replacements(self, group: FileGroupId, oldest_requested_time: str) -> tuple[Replacement, ...]:
+        return self.own.replacements(group, oldest_requested_time)
 
     def pending_compactions(self) -> Mapping[FileGroupId, tuple[str, ...]]:
         return self.own.pending_compactions()
@@ -72,8 +72,8 @@ class MetadataCommits:
     def log_compacted_by(self, file: BaseFile | LogFile) -> str | None:
         return self.own.log_compacted_by(file)
 
-    def prefetch(self, begins: Iterable[str]) -> None:
-        self.own.prefetch(begins)
+    def prefetch(self, requested_times: Iterable[str]) -> None:
+        self.own.prefetch(requested_times)
 
     def written(self) -> Mapping[str, Sequence[FileInfo]]:
         return self.own.written()
@@ -119,7 +119,7 @@ class MetadataTable:
         return sorted(partition_path(identifier) for identifier in self._file_sizes(ALL_PARTITIONS_KEY))
 
     def files(self, partition_path: str) -> list[FileInfo]:
-        """The data files of a partition. The store's time is not recorded and comes as 0."""
+        """The data files of a partition. The modification time is not recorded and is 0."""
         folder = f"{partition_path}/" if partition_path else ""
         sizes = self._file_sizes(partition_id(partition_path))
         return [FileInfo(checked_path(folder + name), size, 0) for name, size in sorted(sizes.items())]
@@ -211,7 +211,7 @@ class MetadataTable:
 
 @contextmanager
 def _named_from_the_table() -> Iterator[None]:
-    """Errors name files as the data table's user sees them, and say that a reader can do without them."""
+    """Errors name files relative to the data table, with the hint that a reader can do without the metadata table."""
     try:
         yield
     except FileNotFoundError as error:
@@ -227,8 +227,8 @@ def _named_from_the_table() -> Iterator[None]:
 def _require_current(data: MetaClient, client: MetaClient) -> None:
     """Refuses a metadata table that lacks a completed write of its data table: its listings would hide files.
 
-    What was there when the metadata table was made came in with the listing that it began with; the instants of its
-    making have begins near zero and tell by their completion when that was.
+    Earlier writes are part of the listing that the metadata table was initialised with; the instants of that
+    initialisation have requested times near zero, and their completion times are when it was made.
     """
     made = [
         i.completion_time for i in client.completed_writes() if i.requested_time < _FIRST_YEAR and i.completion_time
@@ -252,7 +252,7 @@ def _numbered(partition: str, slices: Sequence[FileSlice]) -> tuple[FileSlice, .
 
 
 def _tagged(partition: str, keys: Sequence[str], groups: int) -> list[tuple[int, str]]:
-    """The file group of every key. Secondary keys were placed by the whole key once; both places are looked at."""
+    """The file group of every key. Older secondary indexes hashed the whole key, so both file groups are read."""
     numbers = file_group_indexes(keys, groups).tolist()
     tagged = list(zip(numbers, keys, strict=True))
     if partition.startswith(SECONDARY_INDEX_PREFIX) and groups > 1:
@@ -262,12 +262,12 @@ def _tagged(partition: str, keys: Sequence[str], groups: int) -> list[tuple[int,
 
 
 def _live(records: Mapping[bytes, MetadataRecord]) -> Iterator[tuple[str, MetadataRecord]]:
-    """Records under their key as text, without those that only say that something is gone."""
+    """Records under their key as text, without records that only mark a deletion."""
     return ((key.decode(), record) for key, record in records.items() if not getattr(record, "is_deleted", False))
 
 
 def _stats(record: ColumnStatsRecord) -> ColumnStats:
-    """Statistics over no values are those of a log that holds deletes alone; they say nothing about its rows."""
+    """Statistics over no values are those of a log that holds deletes only, and give no bounds of its rows."""
     if not record.value_count:
         return ColumnStats()
     low, high = record.bounds
@@ -275,7 +275,7 @@ def _stats(record: ColumnStatsRecord) -> ColumnStats:
 
 
 def _python(scalar: Any) -> Any:
-    """A bound as a Python value; one that Python has no value for (a year beyond 9999) is unknown."""
+    """A bound as a Python value; one that Python cannot represent (a year after 9999) is unknown."""
     if scalar is None:
         return None
     try:

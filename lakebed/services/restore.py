@@ -165,7 +165,7 @@ def _to_undo(client: MetaClient, savepoint: Instant) -> tuple[InstantRef, ...]:
         raise InvalidRequest(
             f"the savepoint {newer[-1]} is newer and would be lost", hint="Delete it first, or restore to it."
         )
-    if client.history.begins_within(limit, None, _WRITES):
+    if client.history.requested_within(limit, None, _WRITES):
         raise InvalidRequest(
             f"writes after the savepoint {savepoint.requested_time} were archived, and cannot be undone"
         )

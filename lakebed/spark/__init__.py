@@ -1,4 +1,4 @@
-"""The engine: everything that touches PySpark. DataFrame and Arrow API only, so that it runs on Spark Connect too."""
+"""Everything that uses PySpark: DataFrame and Arrow API only, so that it runs on Spark Connect too."""
 
 from lakebed.spark.runner import SparkRunner
 from lakebed.spark.session import register

@@ -1,8 +1,9 @@
-"""Small frames are written by the driver: a job of its own takes longer than the write.
+"""Small frames are written by the driver, because a Spark job would take longer than the write itself.
 
 To know whether a frame is small, its first rows are fetched, which costs next to nothing where rows stream, and as much
-as the whole frame where they come out of a shuffle, or out of a filter that few rows pass. So a frame is taken for
-large unasked when its plan has a shuffle, or when Spark knows that it reads more than so few rows are likely to take.
+as the whole frame where they come out of a shuffle, or out of a filter that few rows pass. So a frame counts as large,
+without fetching any row, when its plan has a shuffle, or when Spark expects more bytes than so few rows are likely to
+take.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pyspark.sql import DataFrame
 from lakebed.spark.types import conform
 
 ROW_BYTES = 256
-"""What a row of a small frame takes at most, on average, by Spark's estimate of the whole."""
+"""The largest average size of a row in a small frame, by Spark's size estimate of the frame."""
 ALWAYS_SMALL = 1 << 20
 _SHUFFLE = "Exchange"
 _SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E[+-]?\d+)?) (B|KiB|MiB|GiB|TiB|PiB)\b")
@@ -33,13 +34,13 @@ def rows_if_few(df: DataFrame, schema: pa.Schema, limit: int | None, plan: str) 
 
 
 def plan_text(df: DataFrame, kind: str = "") -> str:
-    """How Spark would run the frame, by a way that classic sessions and Connect have in common."""
+    """Spark's plan of the frame, by SQL EXPLAIN, which classic sessions and Connect both have."""
     rows = df.sparkSession.sql(f"EXPLAIN {kind} SELECT * FROM {{frame}}", frame=df).collect()
     return "\n".join(row[0] for row in rows)
 
 
 def _is_large(plan: str, limit: int) -> bool:
-    """By what Spark says of its plan; where it knows no size it says eight exbibytes, which is no size here."""
+    """By Spark's plan; where Spark knows no size it prints eight exbibytes (EiB), a unit that is not parsed here."""
     if _SHUFFLE in plan:
         return True
     size = expected_bytes(plan)
@@ -47,7 +48,7 @@ def _is_large(plan: str, limit: int) -> bool:
 
 
 def expected_bytes(plan: str) -> float | None:
-    """How much Spark expects to come out of a frame, by `plan_text(df, "COST")`; None where it has no idea."""
+    """How much Spark expects to come out of a frame, by `plan_text(df, "COST")`; None where it has no estimate."""
     found = _SIZE.search(plan)
     return float(found[1]) * _UNITS[found[2]] if found is not None else None
 

@@ -1,9 +1,9 @@
-"""Filters as Spark columns, where Spark means by them exactly what lakebed means, whatever the session's settings.
+"""Filters as Spark columns, where Spark evaluates them exactly as lakebed does, whatever the session's settings.
 
 A comparison of a column with a constant of its own type, null tests and their combinations are the same in both, and
 reach Spark's Parquet reader. Everything else (casts, arithmetic, functions, patterns: their meaning follows the ANSI
-flag and the time zone of the session) is evaluated by lakebed itself, in an Arrow UDF over the columns that it names:
-the answer must not depend on the route.
+flag and the time zone of the session) is evaluated by lakebed itself, in an Arrow UDF over the columns that it names,
+so that the result does not depend on which of the two evaluates a filter.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SUBSTRINGS = {"startswith": F.startswith, "endswith": F.endswith, "contains": F
 
 
 def where(rows: DataFrame, predicate: Predicate, schema: pa.Schema) -> DataFrame:
-    """The rows that match; `schema` says in which types the predicate was bound.
+    """The rows that match; `schema` has the types that the predicate was bound with.
 
-    Lakebed's part is the whole predicate, for an earlier condition may guard a later one against rows on which it
-    fails (`b <> 0 AND a / b > 1`), and the order in which Spark applies two filters is Spark's.
+    The UDF evaluates the whole predicate, since an earlier condition may guard a later one against rows on which it
+    fails (`b <> 0 AND a / b > 1`), and Spark may apply two filters in any order.
     """
     exact = [exact_column(part.root) for part in predicate.conjuncts]
     for condition in exact:
@@ -36,7 +36,7 @@ def where(rows: DataFrame, predicate: Predicate, schema: pa.Schema) -> DataFrame
 
 
 def exact_column(node: Node) -> Column | None:
-    """The condition as a column, None where Spark may see it otherwise."""
+    """The condition as a column, None where Spark may evaluate it differently."""
     match node:
         case Literal(value, kind) if pa.types.is_boolean(kind):
             return F.lit(value).cast("boolean")
@@ -96,7 +96,7 @@ def _value(node: Field | Literal) -> Column | None:
 
 
 def _literal(literal: Literal) -> Column | None:
-    """A constant in exactly its type: by way of text where Spark's own conversion would go by the session's zone."""
+    """A constant in exactly its type: by way of text where Spark's own conversion depends on the session's zone."""
     value, kind = literal.value, literal.type
     known = sql_type_of(kind)
     if known is None or pa.types.is_time(kind):
@@ -114,7 +114,7 @@ def _literal(literal: Literal) -> Column | None:
 
 
 def _comparable(left: pa.DataType, right: pa.DataType) -> bool:
-    """Whether two values are of one type, so that nobody casts either of them to compare them."""
+    """Whether two values are of one type, so that neither is cast for the comparison."""
     return left == right and sql_type_of(left) is not None
 
 

@@ -1,14 +1,14 @@
-"""Rows from tasks that read to tasks that write, by files beside the table instead of Spark's shuffle.
+"""Moves rows from tasks that read to tasks that write through files beside the table, instead of Spark's shuffle.
 
-    df ──► mapInArrow: prepare, take apart by bucket ──► one file of Arrow messages per task, and where each lies
+    df ──► mapInArrow: prepare, split by bucket ──► one file of Arrow messages per task, and their offsets
        ──► a task per file group: its messages of every file ──► write_group ──► stats, collected ──► commit
 
 Spark's shuffle moves rows one by one: out of columns, into bytes, out of bytes, into columns again, which is most of
-what a write of a gigabyte costs. Here rows leave the JVM once, as columns, and stay so. It takes a bucket index (tasks
-know the group of a row without asking); a file system that all tasks see under one path, on which a table at a
-`file://` path is already; and a size that Spark knows to be worth a second job and not too large, since every task
-opens every file. Anything else goes by the shuffle. Only what an answer names is read, so a lost attempt counts for
-nothing.
+what a write of a gigabyte costs. Here rows leave the JVM once, as columns, and stay columns. This needs a bucket index
+(tasks compute the file group of a row without a look-up); a file system that all tasks see under one path, which holds
+for any table at a `file://` path; and a size estimate of Spark's that is worth a second job and not too large, since
+every task opens every file. All other writes use Spark's shuffle. Only files that a collected task result names are
+read, so the output of a failed or repeated attempt is ignored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from lakebed.write.task.marking_storage import attempt_token
 from lakebed.write.task.write_task import GroupTarget, Incoming, WriteContext, write_group
 
 LEAST_BYTES, MOST_BYTES = 64 << 20, 4 << 30
-"""Frames that Spark expects to be smaller or larger go by its shuffle."""
+"""Frames that Spark expects to be smaller or larger use its shuffle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Segment:
 
     path: str
     messages: tuple[tuple[int, int], ...]
-    """Where each begins, and how long it is."""
+    """Offset and length of each."""
 
     @property
     def nbytes(self) -> int:
@@ -65,7 +65,7 @@ class Segment:
 
 
 def can_shuffle_by_files(client: MetaClient, index_options: IndexOptions, size: float | None) -> bool:
-    """Whether a write of about so many bytes can go this way."""
+    """Whether a write of about so many bytes can be shuffled by files."""
     fits = size is not None and LEAST_BYTES <= size <= MOST_BYTES
     return index_options.is_simple_bucket and fits and client.storage.is_local
 
@@ -81,9 +81,9 @@ def write_by_files(
     """Write the rows of a frame: what the tasks wrote, for the commit."""
     tagging = tagging_of(snapshot, request, SerialRunner(), files)
     folder = f"{unquote(location_of(snapshot.storage))}/{new_folder()}"
-    apart = _TakeApart(plan, request, snapshot, files, context.requested_time, folder)
+    split = _SplitByGroup(plan, request, snapshot, files, context.requested_time, folder)
     try:
-        rows = by_number(df).mapInArrow(_in_task(apart), RESULT).collect()
+        rows = by_number(df).mapInArrow(_in_task(split), RESULT).collect()
         answers = sorted(((row["number"], bytes(row["result"])) for row in rows), key=lambda answer: answer[0])
         segments: dict[FileGroupId, list[Segment]] = {}
         for _, answer in answers:
@@ -102,7 +102,7 @@ def write_by_files(
 
 
 @dataclass(frozen=True, slots=True)
-class _TakeApart:
+class _SplitByGroup:
     """The first half of a write: rows in, messages by file group out."""
 
     plan: Preparation
@@ -145,13 +145,13 @@ class _WriteGroup:
             yield from segment.batches(rows, self.schema)
 
 
-def _in_task(task: _TakeApart) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _in_task(task: _SplitByGroup) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     payload = pickle.dumps(task)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         number, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
-        work: _TakeApart = pickle.loads(payload)
+        work: _SplitByGroup = pickle.loads(payload)
         answer = captured(lambda: work.run(batches, number, attempt))
         yield pa.RecordBatch.from_arrays(
             [pa.array([number], pa.int64()), pa.array([answer], pa.binary())], schema=arrow_schema(RESULT)
@@ -161,7 +161,7 @@ def _in_task(task: _TakeApart) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
 
 
 def _larger(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Spark's batches, several as one: many small batches cost more than their rows."""
+    """Spark's batches, several combined into one: small batches cost more per batch than for their rows."""
     held: list[pa.RecordBatch] = []
     columns = ColumnBytes()
     count = 0

@@ -1,8 +1,8 @@
-"""Whether Spark can open a table's files itself, asked of Spark once per session and scheme.
+"""Whether Spark can open a table's files itself, tried once per session and scheme.
 
 The PySpark wheel has a local file system and no connector for any object store; a cluster may have some. lakebed opens
-stores by itself, so a store that Spark cannot open only takes the rows another way. Hadoop calls some schemes by names
-of its own, and those are tried as well.
+stores by itself, so rows of a store that Spark cannot open go through Python instead. Hadoop has its own names for some
+schemes (`s3a` for `s3`), and those are tried as well.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def why_unreadable(spark: SparkSession, url: str, path: str) -> str | None:
 
 
 def spark_location(spark: SparkSession, url: str) -> str:
-    """The table's location as Spark is to be given it."""
+    """The table's location under the scheme that Spark opens."""
     scheme, store, _ = _parts(url)
     name = _KNOWN.get(spark, {}).get(store) or scheme
     return f"{name}{url[len(scheme) :].rstrip('/')}"
@@ -45,7 +45,7 @@ def case_sensitive(spark: SparkSession) -> bool:
 def _opens(spark: SparkSession, file: str) -> bool:
     try:
         spark.read.schema("nothing INT").parquet(file).schema  # noqa: B018 - plans the read, which looks for the file
-    except Exception:  # no connector, no credentials, no network: all the same to us
+    except Exception:  # no connector, no credentials or no network: Spark cannot open it in any of these cases
         return False
     return True
 

@@ -1,7 +1,7 @@
 """The files of a table as the driver saw them when a write began, for its tasks.
 
-Without it every task would list the whole table and read the reports of all commits. Commits were asked about every
-file already, so tasks ask nobody.
+Without it every task would list the whole table and read the reports of all commits. The driver has already checked
+every file against its commit, so tasks read no commit reports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lakebed.timeline.meta_client import MetaClient
 from lakebed.view.file_system_view import FileSystemView
 
 MOST_FILES = 20_000
-"""Tasks get this list with their program; of larger tables they list for themselves what they need."""
+"""Up to this many files are sent to tasks with their code; for larger tables tasks list what they need themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class KnownFiles:
 
 
 def known_files(snapshot: MetaClient) -> KnownFiles | None:
-    """What is there now; None when that is too much to send along. `CorruptTable` when a file is lost."""
+    """The files that exist now; None when they are too many to send to tasks. `CorruptTable` when a file is lost."""
     view = FileSystemView.of(snapshot)
     found: dict[str, tuple[FileInfo, ...]] = {}
     count = 0
     for path in view.partitions():
-        view.slices(path)  # a file that a slice needs and that is gone must not look as if it had never been
+        view.slices(path)  # raises if a file that a slice needs is gone; without it tasks would not notice
         files = (file for group in view.file_groups(path) for file_slice in group.slices for file in file_slice.files)
         found[path] = tuple(FileInfo(file.path, file.size, 0) for file in files)
         count += len(found[path])

@@ -44,7 +44,7 @@ _SPREADING = (Operation.BULK_INSERT, Operation.INSERT_OVERWRITE, Operation.INSER
 
 @dataclass(frozen=True, slots=True)
 class TaggedRows:
-    """Rows in the partitions of their tasks, the options that tasks must write with, and what each has to check."""
+    """Rows in the partitions of their tasks, the options that tasks must write with, and the check of each task."""
 
     rows: DataFrame
     options: WriteOptions
@@ -62,7 +62,7 @@ def repartition_rows(
 ) -> TaggedRows:
     """The frame, every row in the task that writes it; `partitions` are those that the table has already.
 
-    `natively` lets Spark compute the task of a row where it can; those tasks must check what they got.
+    `natively` lets Spark compute the task of a row where it can; those tasks must check the rows that they receive.
     """
     index = request.index_options
     spreads = not index.is_hashed and request.operation in _SPREADING
@@ -96,8 +96,8 @@ class Buckets:
 class TaskOfRow:
     """The number of each row's task, from the columns that keys and partitions are made of.
 
-    Known partitions are counted, so that no two file groups meet in a task while there are tasks enough; new ones go
-    by their hash.
+    Known partitions are numbered, so that no task gets two file groups while there are enough tasks; new partitions are
+    assigned by their hash.
     """
 
     plan: Preparation
@@ -112,16 +112,16 @@ class TaskOfRow:
 
     def of_bucket(self, partition_path: str, bucket: int) -> int:
         """The task of a bucket's rows."""
-        apart = self.buckets.count if self.buckets is not None else 1
-        place = self._of_partitions(pa.array([partition_path], pa.string()))
-        return int((place[0] * apart + bucket) % self.tasks)
+        count = self.buckets.count if self.buckets is not None else 1
+        number = self._of_partitions(pa.array([partition_path], pa.string()))
+        return int((number[0] * count + bucket) % self.tasks)
 
     def __call__(self, rows: pa.RecordBatch) -> pa.Array:
         if self.tasks == 1:
             return index_array(np.zeros(rows.num_rows, np.int64)).cast(pa.int32())
         try:
             return index_array(self._numbers(rows) % self.tasks).cast(pa.int32())
-        except LakebedError:  # a row without a key: whichever task prepares it will say so, and name the column
+        except LakebedError:  # a row without a key: the task that prepares it raises the error, which names the column
             return index_array(np.zeros(rows.num_rows, np.int64)).cast(pa.int32())
 
     def _numbers(self, rows: pa.RecordBatch) -> Ints:
@@ -130,8 +130,8 @@ class TaskOfRow:
         number = self._of_partitions(partition_path_array(self.plan.generator, rows))
         if self.buckets is not None or self.by_key:
             keys = record_key_array(self.plan.generator, rows)
-            apart = self.buckets.count if self.buckets is not None else 1
-            number = number * apart + np.asarray(self._of_keys(keys)).astype(np.int64)
+            count = self.buckets.count if self.buckets is not None else 1
+            number = number * count + np.asarray(self._of_keys(keys)).astype(np.int64)
         return number
 
     def _of_partitions(self, paths: pa.Array) -> Ints:
@@ -150,7 +150,7 @@ class TaskOfRow:
 
 
 def _buckets(index: IndexOptions, client: MetaClient) -> Buckets | None:
-    """The buckets of a fixed number; a ring of them differs from partition to partition, and goes by partition."""
+    """The buckets of a simple bucket index; consistent hashing has other buckets in each partition: None."""
     if not index.is_simple_bucket or index.num_buckets is None:
         return None
     fields = client.config.key_fields
@@ -160,7 +160,7 @@ def _buckets(index: IndexOptions, client: MetaClient) -> Buckets | None:
 def _task_count(
     df: DataFrame, client: MetaClient, request: WriteRequest, buckets: Buckets | None, partitions: int
 ) -> int:
-    """As an option says; else as many as file groups are likely to be touched, a few per core if that is not known."""
+    """The number that an option sets, else the number of file groups likely touched, or a few tasks per core."""
     for key in TASKS:
         text = request.properties.get(key)
         if text is not None:
@@ -170,7 +170,7 @@ def _task_count(
     per_partition = buckets.count if buckets else 1
     if not client.config.partition_fields and (buckets or request.operation not in _SPREADING):
         return min(MOST_TASKS, per_partition)
-    if not partitions:  # new ones go by their hash: with room to spare, few of them meet in a task
+    if not partitions:  # new ones are assigned by hash: with tasks to spare, few of them share a task
         partitions = GUESSED_PARTITIONS if buckets else 1
     return min(MOST_TASKS, max(partitions * per_partition, 2 * cores(df.sparkSession)))
 
@@ -179,7 +179,7 @@ _CORES: weakref.WeakKeyDictionary[SparkSession, int] = weakref.WeakKeyDictionary
 
 
 def cores(spark: SparkSession) -> int:
-    """How many tasks run at once, as Spark itself would cut a range of numbers."""
+    """How many tasks run at once: the number of partitions that Spark gives a range."""
     if spark not in _CORES:
         found = re.search(r"splits=(?:Some\()?(\d+)", plan_text(spark.range(1 << 20)))
         _CORES[spark] = int(found.group(1)) if found else 8

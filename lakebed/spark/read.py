@@ -1,12 +1,12 @@
 """Reading on Spark: rows stay in the JVM wherever Spark's own Parquet reader can give the answer.
 
-    plan ──► a route per slice ──► files with nothing dead      spark.read.parquet over the exact list
+    plan ──► a route per slice ──► files without dead rows      spark.read.parquet over the exact list
             (spark/routes)         files with dead rows         the same, joined with their merge vectors
-                                   logs of format v1            their living rows, through mapInArrow
+                                   logs of format v1            their live rows, through mapInArrow
                                    everything else              merged rows, through mapInArrow
 
-A merge vector is one bit per row, made from key and ordering columns alone (`spark/living` drops the dead ones).
-`explain(spark=...)` says which way each slice takes and why.
+A merge vector is one bit per row, made from key and ordering columns alone (`spark/dead_row_filter` drops the dead
+rows). `explain(spark=...)` shows the route of each slice and the reason.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from lakebed.spark.udf import column_of, quoted
 from lakebed.spark.vectors import find_vectors
 
 MOST_VECTOR_BYTES = 128 << 20
-"""The vectors of a query are broadcast; this many bytes stand for a thousand million rows in files with dead ones."""
+"""Limit of the vectors that a query broadcasts: enough for a thousand million rows in files with dead rows."""
 LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 MOST_FRAMES = 16
 _FRAMES: weakref.WeakKeyDictionary[SparkSession, dict[object, DataFrame]] = weakref.WeakKeyDictionary()
@@ -68,7 +68,7 @@ def to_df(spark: SparkSession, plan: Plan) -> DataFrame:
 
 
 def choose_routes(spark: SparkSession, plan: Plan) -> SparkRoutes:
-    """The way of every slice in this session."""
+    """The route of every slice in this session."""
     files = [file.path for split in plan.splits[:1] for file in split.slice.files]
     unreadable = why_unreadable(spark, plan.reader.storage.url, files[0]) if files else None
     return routes(plan, unreadable, case_sensitive=case_sensitive(spark))
@@ -83,7 +83,7 @@ def explain_routes(plan: Plan, spark: SparkSession | None = None) -> list[str]:
 def _within_budget(
     vectors: dict[ReadSplit, SliceVectors],
 ) -> tuple[list[FileVector], list[_Task], list[ReadSplit]]:
-    """Files for Spark's reader, logs whose living rows come through Python, and slices with too much to broadcast."""
+    """Files for Spark's reader, logs whose live rows come through Python, and slices with too much to broadcast."""
     native: list[FileVector] = []
     winners: list[_Task] = []
     too_large: list[ReadSplit] = []
@@ -104,7 +104,7 @@ def _within_budget(
 def _native_rows(spark: SparkSession, plan: Plan, vectors: Sequence[FileVector]) -> DataFrame:
     clean = [vector for vector in vectors if not vector.dead]
     dirty = [vector for vector in vectors if 0 < vector.dead < vector.rows]
-    if dirty:  # one scan for both where the vectors are there anyway: Spark plans every scan of its own for long
+    if dirty:  # one scan for both when vectors are joined anyway: planning each further scan takes Spark long
         dirty += [vector for vector in clean if vector.rows]
         clean = [vector for vector in clean if not vector.rows]
     parts = [_select(_frame(spark, plan, files), plan) for files in (clean, dirty) if files]
@@ -114,9 +114,9 @@ def _native_rows(spark: SparkSession, plan: Plan, vectors: Sequence[FileVector])
 
 
 def _frame(spark: SparkSession, plan: Plan, vectors: Sequence[FileVector]) -> DataFrame:
-    """All columns of files, without dead rows. Files never change, so Spark need not hear of them twice.
+    """All columns of files, without dead rows. Files never change, so frames are cached per session.
 
-    Half of a short query goes into telling Spark the same list of files and the same vectors as before.
+    Half of the time of a short query goes into sending Spark the same list of files and the same vectors again.
     """
     settings = (plan.reader.storage.url, str(plan.reader.reader_context.schema), case_sensitive(spark))
     key = (*settings, *((vector.path, hash(vector.words.tobytes())) for vector in vectors))
@@ -133,12 +133,12 @@ def _frame(spark: SparkSession, plan: Plan, vectors: Sequence[FileVector]) -> Da
 
 
 def forget_frames() -> None:
-    """Let Spark start from nothing at the next read: for measurements."""
+    """Drop the cached frames, so that a benchmark measures the next read without them."""
     _FRAMES.clear()
 
 
 def _read_files(spark: SparkSession, plan: Plan, paths: Sequence[str]) -> DataFrame:
-    """The files by Spark's reader, every table column there; the list is taken as it is, without listing folders.
+    """The files by Spark's reader, with every column of the table; exactly these files, without listing folders.
 
     Session settings that would hide a lost file or shift old dates must not change the answer.
     """
@@ -173,8 +173,8 @@ def _select(files: DataFrame, plan: Plan) -> DataFrame:
 def _unpushed(item: pa.Field) -> Column | None:
     """The column, hidden from Spark's Parquet filters where it holds floating-point numbers.
 
-    Bounds in a footer leave NaN out and dictionaries tell 0.0 from -0.0, while Spark takes NaN for the greatest number
-    and the zeros for equal: it would skip row groups that hold matches. None where there is nothing to hide.
+    Bounds in a footer leave NaN out and dictionaries separate 0.0 and -0.0, while Spark treats NaN as the greatest
+    number and the zeros as equal: it would skip row groups that hold matches. None where there is nothing to hide.
     """
     if pa.types.is_floating(item.type):
         column = column_of((item.name,))
@@ -194,7 +194,7 @@ def _has_floating_field(kind: pa.DataType) -> bool:
 # ---------------------------------------------------------------------- rows through Python
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A slice for a task: merged as a whole, or only the living rows of its logs, by the number of their run."""
+    """A slice for a task: merged as a whole, or only the live rows of its logs, by the number of their run."""
 
     split: ReadSplit
     logs: tuple[tuple[int, FileVector], ...] | None = None
@@ -224,7 +224,7 @@ def _python_rows(spark: SparkSession, plan: Plan, tasks: Sequence[_Task]) -> Dat
 
 
 def _rows_of_this_process(spark: SparkSession, plan: Plan) -> DataFrame:
-    """A table in memory is nowhere but here."""
+    """A table in memory exists in this process only, so the driver reads it."""
     schema = spark_schema(plan.schema)
     wanted = arrow_schema(schema)
     batches = [conform(batch, wanted) for split in plan.splits for batch in plan.reader.read(split)]

@@ -1,13 +1,14 @@
-"""Which way the rows of a slice take to Spark, and why not a faster one.
+"""The route by which Spark reads the rows of a slice, and why not by a faster one.
 
-| way | when | how |
+| route | when | how |
 |---|---|---|
 | native | base file alone | Spark's Parquet reader over the exact list of files |
 | vectors | native logs, the merge picks whole records | base and logs as above, dead rows dropped by merge vectors |
-| winners | other logs, the merge picks whole records | the base file as above, the logs' living rows through Python |
+| winners | other logs, the merge picks whole records | the base file as above, the logs' live rows through Python |
 | python | everything else | merged by `FileGroupReader` in tasks |
 
-The answer is the same on every way; only the first three keep base rows in the JVM, with its own filters and columns.
+The result is the same on every route; only the first three keep base rows in the JVM, where Spark's own filters and
+column pruning apply.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from lakebed.merge.reader_context import ReadSplit
 from lakebed.read.plan import Plan
 
 MOST_FILES = 20_000
-"""Spark plans an explicit list of files in the driver; beyond this many, tasks of ours open them faster."""
+"""Spark plans an explicit list of files in the driver; beyond this many, lakebed's tasks open them faster."""
 METADATA_COLUMN = "_metadata"
 
 
 @dataclass(frozen=True, slots=True)
 class SparkRoutes:
-    """Which splits go which way, and why."""
+    """The route of each split, and why."""
 
     native: tuple[ReadSplit, ...] = ()
     vectors: tuple[ReadSplit, ...] = ()
@@ -46,7 +47,7 @@ class SparkRoutes:
 
 
 def routes(plan: Plan, unreadable: str | None = None, *, case_sensitive: bool = False) -> SparkRoutes:
-    """The way of every split. `unreadable` says why Spark cannot open the table's files at all."""
+    """The route of every split. `unreadable` is the reason why Spark cannot open the table's files at all."""
     for_all = unreadable or _columns_in_the_way(plan, case_sensitive)
     native: list[ReadSplit] = []
     vectors: list[ReadSplit] = []
@@ -70,7 +71,7 @@ def routes(plan: Plan, unreadable: str | None = None, *, case_sensitive: bool = 
 
 
 def _base_is_native(plan: Plan, split: ReadSplit) -> bool:
-    """Whether the base file at least can be left to Spark: one record wins as it is, and there is a Parquet base."""
+    """Whether the base file at least can be read by Spark: the merge picks whole records, and the base is Parquet."""
     base = split.slice.base_file
     return base is not None and base.extension == "parquet" and plan.reader.reader_context.rule.picks_whole_records
 
@@ -78,7 +79,7 @@ def _base_is_native(plan: Plan, split: ReadSplit) -> bool:
 def _columns_in_the_way(plan: Plan, case_sensitive: bool) -> str | None:
     names = plan.reader.reader_context.schema.names
     if METADATA_COLUMN in names:
-        return f"a column called {METADATA_COLUMN!r} hides the one in which Spark tells files and rows"
+        return f"a column called {METADATA_COLUMN!r} hides Spark's own column with the file and row index"
     fold: Callable[[str], str] = str if case_sensitive else str.lower
     if len({fold(name) for name in names}) < len(names):
         return "columns whose names differ by case only"

@@ -1,9 +1,9 @@
 """Rows from tasks to the driver, without the driver holding them all.
 
-    task: batches ──► an Arrow stream: in the answer while small, else a file below .hoodie/.temp
+    task: batches ──► an Arrow stream: in the task result while small, else a file below .hoodie/.temp
     driver: the streams one after the other, one batch in memory at a time
 
-Only streams that an answer names are read, so an attempt that was lost counts for nothing.
+Only streams that a collected result names are read, so the output of a failed or repeated attempt is ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The rows of one task: the stream itself, or the file that it lies in."""
+    """The rows of one task: the stream itself, or the file that holds it."""
 
     rows: int
     data: bytes = b""
@@ -38,7 +38,7 @@ class Carried:
 
 @contextmanager
 def carried_rows(df: DataFrame, storage: Storage) -> Iterator[pa.RecordBatchReader]:
-    """All rows of a frame as a stream. A store in memory is nowhere but here, and takes them as they come."""
+    """All rows of a frame as a stream. A store in memory exists in this process only, so its rows come by `toArrow`."""
     schema = arrow_schema(df.schema)
     if not storage.is_shared:
         batches = (conform(batch, schema) for batch in df.toArrow().to_batches())
@@ -48,8 +48,8 @@ def carried_rows(df: DataFrame, storage: Storage) -> Iterator[pa.RecordBatchRead
     payload = pickle.dumps((storage, folder, schema))
 
     def carry(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        store, place, wanted = pickle.loads(payload)
-        with Carrier(store, f"{place}/{uuid.uuid4()}.arrow", wanted) as carrier:
+        store, target, wanted = pickle.loads(payload)
+        with Carrier(store, f"{target}/{uuid.uuid4()}.arrow", wanted) as carrier:
             for batch in by_name(batches, wanted):
                 carrier.add(batch)
             answer = pickle.dumps(carrier.done())
@@ -60,16 +60,16 @@ def carried_rows(df: DataFrame, storage: Storage) -> Iterator[pa.RecordBatchRead
         carried = [pickle.loads(bytes(row["carried"])) for row in answers]
         yield pa.RecordBatchReader.from_batches(schema, rows_of(storage, carried))
     finally:
-        forget(storage, folder)
+        remove_folder(storage, folder)
 
 
 def new_folder() -> str:
-    """Where the streams of one job lie."""
+    """A new folder for the streams of one job."""
     return f"{TEMP_DIR}/rows-{uuid.uuid4()}"
 
 
-def forget(storage: Storage, folder: str) -> None:
-    """Take away what lies about."""
+def remove_folder(storage: Storage, folder: str) -> None:
+    """Delete the streams of a job."""
     storage.delete([info.path for info in storage.list(folder, recursive=True)])
 
 

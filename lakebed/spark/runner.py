@@ -1,8 +1,8 @@
-"""A function over tasks, on executors: the `Runner` of Spark.
+"""The `Runner` of Spark: maps a function over tasks on executors.
 
 Function and tasks travel as pickles, each task in a partition of its own, and the results are collected in order.
-What is wrong with a table or a request is wrong at every attempt, so it comes back as a value and is raised as it is;
-a store that does not answer is left to Spark, which tries again.
+An error about a table or a request would repeat at every attempt, so it comes back as a value and is raised unchanged
+in the driver; an unavailable store raises in the task, and Spark retries it.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class SparkRunner:
         return self
 
     def map(self, fn: Callable[[_T], _R], tasks: Iterable[_T], *, label: str) -> Iterator[_R]:
-        given = list(tasks)
-        if not given:
+        listed = list(tasks)
+        if not listed:
             return
-        rows = task_frame(self.spark, given).mapInArrow(_applied(fn), RESULT).collect()
+        rows = task_frame(self.spark, listed).mapInArrow(_applied(fn), RESULT).collect()
         ordered = sorted(rows, key=lambda row: row["number"])
         for done, row in enumerate(ordered, 1):
             result = outcome(bytes(row["result"]))
             if self.progress is not None:
-                self.progress.advance(label, done, len(given))
+                self.progress.advance(label, done, len(listed))
             yield result
 
 
@@ -65,7 +65,7 @@ def task_frame(spark: SparkSession, tasks: Sequence[Any]) -> DataFrame:
 
 
 def captured(work: Callable[[], Any]) -> bytes:
-    """What the work returned, or the error it ended in where another attempt would end alike."""
+    """What the work returned, or its error where another attempt would fail in the same way."""
     try:
         return pickle.dumps((True, work()))
     except StorageUnavailable:

@@ -3,10 +3,10 @@
     tasks: rows as they come ──► an Arrow stream each ──► driver: all streams, one plain write, one commit, upkeep
                                  (in the message while small, else a file below .hoodie/.temp)
 
-Spark gives a Python sink no say in which rows meet in a task, and rows of one file group must. So tasks only carry
-rows, and the driver tags and writes them as it would without Spark, spilling past its memory. `t.upsert(df)` shuffles
-rows to their file groups and writes them in tasks: the way for large data. Only streams that a message names are read,
-so an attempt that was lost counts for nothing.
+A Python sink cannot choose which rows come to which task, and rows of one file group must come to one. So tasks only
+pass rows on, and the driver tags and writes them as it would without Spark, spilling to disk past its memory limit. For
+large data use `t.upsert(df)`, which shuffles rows to their file groups and writes them in tasks. Only streams that a
+message names are read, so the output of a failed or repeated attempt is ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from lakebed.services.after_write import after_write
-from lakebed.spark.rows_to_driver import Carried, Carrier, forget, new_folder, rows_of
+from lakebed.spark.rows_to_driver import Carried, Carrier, new_folder, remove_folder, rows_of
 from lakebed.spark.source_options import Settings
 from lakebed.spark.types import arrow_schema, conform
 from lakebed.write.operation import Operation
@@ -29,7 +29,7 @@ from lakebed.write.operation import Operation
 
 @dataclass(frozen=True, slots=True)
 class RowsOfTask(WriterCommitMessage):
-    """What a task tells the driver."""
+    """What a task reports to the driver."""
 
     carried: Carried
 
@@ -44,7 +44,7 @@ class LakebedWriter(DataSourceArrowWriter):
         self._folder = new_folder()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsOfTask:
-        """Take the rows of a task along."""
+        """Store the rows of a task for the driver."""
         schema = arrow_schema(self._schema)
         context = TaskContext.get()
         attempt = context.taskAttemptId() if context else uuid.uuid4()
@@ -67,9 +67,9 @@ class LakebedWriter(DataSourceArrowWriter):
             else:
                 writer.write(rows, self._operation)
         finally:
-            forget(storage, self._folder)
+            remove_folder(storage, self._folder)
         after_write(self._settings.services(writer.context), writer.context)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing was written to the table; only what lies about goes."""
-        forget(self._settings.storage, self._folder)
+        """Nothing was written to the table; only the leftover streams are deleted."""
+        remove_folder(self._settings.storage, self._folder)

@@ -1,11 +1,11 @@
 """`spark.read.format("lakebed")` and `df.write.format("lakebed")`: lakebed as a Python data source.
 
-Spark finds the short name by itself, through the module `pyspark_lakebed` that the wheel ships. Rows come and go
-through Python here, and Spark asks for all columns unless a schema is given: `lakebed.read(spark, path)` and
-`t.upsert(df)` are the fast ways. Spark plans a frame once, at its first action, so a frame is one snapshot; tasks get
+Spark finds the short name by itself, through the module `pyspark_lakebed` that the wheel ships. Rows pass
+through Python here, and Spark requests all columns unless a schema is set: `lakebed.read(spark, path)` and
+`t.upsert(df)` are faster. Spark plans a frame once, at its first action, so a frame is one snapshot; tasks get
 what they need of the plan and no timeline.
 
-Filters are taken as an option and not from Spark's pushdown: Spark 4.3 keeps what one query pushed for the next query
+Filters are an option and do not come from Spark's pushdown: Spark 4.3 keeps what one query pushed for the next query
 of the same frame (`df.where("id = 1")`, then `df.count()`), which would silently lose rows.
 """
 
@@ -66,7 +66,7 @@ class LakebedReader(DataSourceReader):
         return [InputPartition(split) for split in self._splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a slice. Spark asks for a partition without a slice when there are none."""
+        """The rows of a slice. Spark reads one partition without a slice when there are no slices."""
         if partition.value is None:
             return
         wanted = arrow_schema(self._schema)
@@ -78,10 +78,10 @@ class LakebedReader(DataSourceReader):
         return {"_schema": self._schema, "_reader": self._reader, "_splits": ()}
 
 
-def _checked(asked: StructType, there: pa.Schema) -> list[str]:
-    """The names of the asked columns, which must be the table's own in name and type."""
+def _checked(requested: StructType, there: pa.Schema) -> list[str]:
+    """The names of the requested columns, which must be the table's own in name and type."""
     known = {item.name: item.dataType for item in spark_schema(there)}
-    for item in asked:
+    for item in requested:
         if item.name not in known:
             raise InvalidRequest(f"the table has no column {item.name!r}", hint=f"It has: {', '.join(known)}.")
         if known[item.name] != spark_schema(arrow_schema(StructType([item])))[0].dataType:
@@ -89,4 +89,4 @@ def _checked(asked: StructType, there: pa.Schema) -> list[str]:
                 f"the column {item.name!r} is {known[item.name].simpleString()}, not {item.dataType.simpleString()}",
                 hint="A schema chooses columns; cast them afterwards.",
             )
-    return [item.name for item in asked]
+    return [item.name for item in requested]

@@ -1,7 +1,7 @@
-"""What `format("lakebed")` may be told, under Hudi's own option names, and the table that it speaks of.
+"""The options of `format("lakebed")`, under Hudi's own names, and the table that they select.
 
-Spark lower-cases option keys, and no key of ours has capitals. Keys that begin with `lakebed.storage.` go to the store
-without that prefix, as `storage_options` of `lakebed.open` do.
+Spark lower-cases option keys, and no key of lakebed's has capitals. Keys that begin with `lakebed.storage.` go to the
+store without that prefix, as `storage_options` of `lakebed.open` do.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Settings:
 
     @property
     def own(self) -> dict[str, str]:
-        """The keys that lakebed and Hudi give a meaning to."""
+        """The options that lakebed or Hudi define."""
         return {
             key: value
             for key, value in self.options.items()
@@ -102,7 +102,7 @@ class Settings:
 
     # ------------------------------------------------------------------ writing
     def operation(self, overwrite: bool) -> Operation:
-        """What a write does. `mode("overwrite")` replaces all rows, unless the operation says which."""
+        """What a write does. `mode("overwrite")` replaces all rows, unless the operation option limits it to some."""
         name = self.options.get(OPERATION)
         if name is None:
             if overwrite:
@@ -127,7 +127,7 @@ class Settings:
         except TableNotFound:
             if operation is Operation.DELETE:
                 raise
-            check_options(self.own)  # a write that is refused makes no table
+            check_options(self.own)  # a rejected write creates no table
             _ = self._memory
             create_table(storage, self.new_table(storage, schema))
             client = MetaClient.open(storage)
@@ -135,14 +135,14 @@ class Settings:
         return client
 
     def writer(self, client: MetaClient) -> TableWriter:
-        """How the table is written to; a metadata table goes first where the options say so."""
+        """How the table is written to; a metadata table is dropped first where the options request it."""
         self._warn_of_unknown()
         context = writer_context(client, {}, self.own)
         return TableWriter(without_metadata_table(context))
 
     @staticmethod
     def services(context: WriterContext) -> Services:
-        """What looks after the table once a write is done."""
+        """The table services that run after a write."""
         now = context.client.reload()
         txn_context = TxnContext.of(now.storage)
         return Services(now, txn_context, context.runner, context.memory, lambda: None, context.properties)
@@ -157,7 +157,7 @@ class Settings:
         return ReadOptions().override({key: value for key, value in self.own.items() if key in declared})
 
     def _warn_of_unknown(self) -> None:
-        """A mistyped key would be ignored in silence."""
+        """Warn of unknown keys: a mistyped one would otherwise be ignored silently."""
         warn_unknown(self.own, {key.lower() for key in known_keys()} | {FILTER}, stacklevel=3)
 
     def new_table(self, storage: Storage, schema: pa.Schema) -> NewTable:
@@ -179,7 +179,7 @@ class Settings:
             return stated(self.own, RECORD_KEY) is not None
 
     def _check_same(self, config: TableConfig) -> None:
-        """A table that is there keeps its keys and partitions; options that say otherwise are a mistake."""
+        """An existing table keeps its keys and partitions; options that differ from them are an error."""
         keygen, _ = keygen_option(self.own)
         if keygen is not None and config.keygen_type not in (None, keygen):
             raise InvalidRequest(

@@ -1,12 +1,12 @@
-"""The number of a row's task as a Spark expression: no row goes to Python and back to learn where it belongs.
+"""The number of a row's task as a Spark expression, so that no row goes to Python and back to compute it.
 
     path   = coalesce(nullif(region, ''), '__HIVE_DEFAULT_PARTITION__'), with `region=` before it in hive style
-    number = (known path's place, or hashCode(path)) * buckets + (31 + hashCode(key)) % buckets,  modulo tasks
+    number = (known path's number, or hashCode(path)) * buckets + (31 + hashCode(key)) % buckets,  modulo tasks
 
-Java's `String.hashCode` is what Hudi's buckets go by, and Spark reaches it by `reflect`. Half the time of a shuffle
-goes into the Arrow UDF that computes the same. It covers the usual table, one text key and at most one text
-partition column; for others, and on Spark Connect, whose server may not allow `reflect`, the UDF does it. A key that
-looks like several fields (`a:1,b:2`) is hashed otherwise by Hudi: the task that gets it notices and says so.
+Hudi's buckets are computed by Java's `String.hashCode`, which Spark calls by `reflect`. The Arrow UDF that computes the
+same takes half the time of a shuffle. The expression covers the usual table, with one text key and at most one text
+partition column; other tables, and Spark Connect, whose server may not allow `reflect`, use the UDF. Hudi hashes a key
+that looks like several fields (`a:1,b:2`) differently: the task that gets it detects that and raises `MisplacedRows`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from lakebed.spark.udf import column_of
 from lakebed.write.rows.prepare import Preparation
 
 MOST_KNOWN = 256
-"""Known partitions are told apart one by one; more of them go by their hash."""
+"""Up to this many known partitions are numbered one by one; with more of them the UDF is used."""
 _POSITIVE = 0x7FFFFFFF
 
 
 class MisplacedRows(LakebedError):
-    """Rows reached a task that another one writes the file group of."""
+    """Rows reached another task than the one that writes their file group."""
 
 
 def task_expression(
     df: DataFrame, plan: Preparation, buckets: int, hash_fields: tuple[str, ...], tasks: int, partitions: dict[str, int]
 ) -> Column | None:
-    """The task of every row, None where Spark cannot tell it."""
+    """The task of every row, None where no Spark expression computes it."""
     generator = plan.generator
     keys = generator.key_fields
     if not hasattr(df, "_jdf") or generator.function is not None or generator.is_named:
@@ -42,7 +42,8 @@ def task_expression(
     path = _path(plan)
     if path is None:
         return None
-    number = _place(path, partitions) * buckets + (_java_hash(column_of(keys)) + 31).bitwiseAND(_POSITIVE) % buckets
+    bucket = (_java_hash(column_of(keys)) + 31).bitwiseAND(_POSITIVE) % buckets
+    number = _partition_number(path, partitions) * buckets + bucket
     return F.pmod(number, F.lit(tasks)).cast("int")
 
 
@@ -60,7 +61,7 @@ def _path(plan: Preparation) -> Column | None:
     return F.concat(F.lit(f"{name}="), value) if folders.hive_style else value
 
 
-def _place(path: Column, partitions: dict[str, int]) -> Column:
+def _partition_number(path: Column, partitions: dict[str, int]) -> Column:
     if not partitions:
         return _java_hash(path).bitwiseAND(_POSITIVE)
     items = iter(partitions.items())

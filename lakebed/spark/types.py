@@ -18,7 +18,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
     """The Spark schema of rows of an Arrow schema; everything nullable at every depth, as in Spark's file sources."""
     try:
         found: StructType = from_arrow_schema(schema)
-    except Exception as error:  # pyspark raises its own kinds for types it does not know
+    except Exception as error:  # pyspark raises its own exceptions for types it does not know
         raise UnsupportedFormat(
             f"Spark has no type for a column: {error}", hint="Read without Spark, or select other columns."
         ) from error
@@ -26,10 +26,10 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema in which Spark hands over and takes back rows of a Spark schema; instants are in UTC."""
+    """The Arrow schema in which Spark passes rows of a Spark schema to Python and back; instants are in UTC."""
     try:
         return to_arrow_schema(schema, timezone="UTC")
-    except Exception as error:  # pyspark raises its own kinds for types it cannot hand over
+    except Exception as error:  # pyspark raises its own exceptions for types it cannot convert
         raise UnsupportedFormat(
             f"a column of the frame has no type in Arrow: {error}", hint="Cast it, or leave it out."
         ) from error
@@ -47,12 +47,12 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def by_number(df: DataFrame) -> DataFrame:
-    """The frame with its columns called by number, on its way to Python: Spark would parse odd names."""
+    """The frame with its columns named by number for Python: Spark would parse names with dots or quotes."""
     return df.toDF(*(f"c{number}" for number in range(len(df.columns))))
 
 
 def by_name(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """What arrives of such a frame, in the schema that it has."""
+    """Batches of a frame renamed by `by_number`, in their original schema."""
     return (conform(batch.rename_columns(schema.names), schema) for batch in batches)
 
 

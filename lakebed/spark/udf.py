@@ -36,5 +36,5 @@ def column_of(path: tuple[str, ...]) -> Column:
 
 
 def quoted(path: tuple[str, ...]) -> str:
-    """The same as Spark writes it."""
+    """The same as Spark SQL, in backquotes."""
     return ".".join(f"`{part.replace('`', '``')}`" for part in path)

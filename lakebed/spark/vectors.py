@@ -1,4 +1,4 @@
-"""Merge vectors for Spark: made once per set of files, in the driver while that is quick, else in tasks."""
+"""Merge vectors for Spark: made once per set of files, in the driver for few bytes, else in tasks."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _FOR_SPARK = "files"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The vectors of a plan by split, and the splits whose files Spark's reader would not read as the table says."""
+    """The vectors of a plan by split, and the splits whose files Spark would not read with the table's schema."""
 
     vectors: dict[ReadSplit, SliceVectors]
     misfits: tuple[ReadSplit, ...]
 
 
 def find_vectors(spark: SparkSession, plan: Plan, chosen: SparkRoutes) -> Found:
-    """The vectors of all splits that are left to Spark, wholly or in part.
+    """The vectors of all splits that Spark reads, wholly or in part.
 
-    A base file alone has nothing dead, and while the table's schema never changed its columns need no look either.
+    A base file without logs has no dead rows, and while the table's schema never changed its columns need no check.
     """
     known: dict[ReadSplit, SliceVectors | None] = {}
     missing = [*chosen.vectors, *(split for split, _ in chosen.winners)]

@@ -1,12 +1,13 @@
-"""The write pipeline on Spark, on one screen.
+"""The write pipeline on Spark.
 
     df ──► task of each row (an expression, or an Arrow UDF over key and partition columns) ──► the one shuffle
        ──► mapInArrow: the same prepare, tagging and write_group as without Spark ──► stats, collected ──► commit
 
-Or, where that is cheaper, by files from task to task (`file_shuffle`). A row enters Python once and never goes back to
-the JVM. Rows of one file group meet in one task, so a task folds what its batch repeats and writes one file per group.
+Where it is cheaper, rows pass from task to task by files instead (`file_shuffle`). A row enters Python once and never
+goes back to the JVM. Rows of one file group come to one task, so a task merges rows with equal keys and writes one file
+per group.
 A retried or speculative task writes under a token of its own; files that no collected stat names are deleted before the
-commit is published, and stay invisible if they come later.
+commit is published, and are invisible to readers if they appear later.
 """
 
 from __future__ import annotations
@@ -68,9 +69,7 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
         raise InvalidRequest("the table has no record key, so nothing can be updated", hint="Use insert.")
     incoming = arrow_schema(df.schema)
     reader_context = keyed_reader_context(writer.client)
-    plan = writer.plan(
-        reader_context, incoming
-    )  # whatever is wrong with the columns is said before Spark does anything
+    plan = writer.plan(reader_context, incoming)  # errors in the columns are raised before Spark does anything
     costs = plan_text(df, "COST")
     few = rows_if_few(df, incoming, _driver_rows(writer), costs)
     if few is not None:
@@ -78,7 +77,7 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
     request, parallelism = (
         writer.request(operation, reader_context, plan),
         Parallelism(SerialRunner()),
-    )  # a task of Spark has one core
+    )  # a Spark task has one core
     with begin(writer.client, writer.context.txn_context, request) as txn:
         files = known_files(txn.snapshot)
         partitions = (files or txn.view).partitions()
@@ -97,7 +96,7 @@ def write_frame(df: DataFrame, writer: TableWriter, operation: Operation) -> Com
         else:
             try:
                 written = run(natively=True)
-            except MisplacedRows:  # what its tasks wrote is nobody's, and goes before the commit
+            except MisplacedRows:  # no stat names the files of those tasks, so they are deleted before the commit
                 written = run(natively=False)
         touched = {file.stat.partition_path for file in written}
         return commit(txn, request, written, replaced_groups(txn.view, request, touched))
@@ -115,7 +114,7 @@ def written_by(rows: DataFrame, task: WriteTask) -> DataFrame:
 
 
 def _driver_rows(writer: TableWriter) -> int | None:
-    """Up to how many rows the driver writes itself; None is any number, for a table that is nowhere but here."""
+    """Up to how many rows the driver writes itself; None is no limit, for a table in this process's memory."""
     if not writer.client.storage.is_shared:
         return None
     text = writer.context.properties.get(DRIVER_ROWS, "10000")
@@ -126,7 +125,7 @@ def _driver_rows(writer: TableWriter) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """What one task of a write does, with everything it needs to know."""
+    """The work of one task of a write, with all that it needs."""
 
     context: WriteContext
     request: WriteRequest
@@ -134,7 +133,7 @@ class WriteTask:
     snapshot: MetaClient
     files: KnownFiles | None = None
     task_of_row: TaskOfRow | None = None
-    """Tells which task a bucket belongs to, where Spark computed the task of a row by an expression of its own."""
+    """The task of each bucket, to check rows against where a Spark expression computed their task; else None."""
 
     def run(self, batches: Iterator[pa.RecordBatch], number: int, token: str) -> list[WrittenFile]:
         """Prepare, tag and write the rows of one task."""
@@ -153,7 +152,7 @@ class WriteTask:
         return written
 
     def _new(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What the write takes of rows whose keys are in the table already."""
+        """The rows that the write keeps, by the policy for keys that the table already has."""
         policy = duplicate_policy(self.request.operation, self.request.options, self.plan.generator)
         if policy is Duplicates.NONE:
             return rows
@@ -162,7 +161,7 @@ class WriteTask:
         return new_rows(rows, known, policy)
 
     def _check_tasks(self, groups: list[FileGroupId], number: int) -> None:
-        """Two tasks must never write one bucket: only one of its files would count."""
+        """Two tasks must never write one bucket: only one of their files would be read."""
         if self.task_of_row is None:
             return
         for group in groups:

@@ -1,1 +1,1 @@
-"""Where tables live: one protocol, and the local, in-memory and object stores behind it."""
+"""The storage of tables: one protocol, and its implementations on local disk, in memory and on object stores."""

@@ -1,14 +1,15 @@
 # Paths stay strings here, so that a large listing costs no object per name.
 # ruff: noqa: PTH100, PTH104, PTH106, PTH108, PTH112, PTH120
-"""Tables on a local disk, with the two guarantees a plain file system does not give by itself.
+"""Tables on a local disk, with the two guarantees that a plain file system does not give.
 
-A name must appear once and whole: every write goes to a temporary first, is flushed to disk, and takes its final name
-by `link` (create: the kernel refuses a taken name) or `rename` (replace); then the folder is flushed, so that the name
-survives a power cut. `compare_and_swap` holds a `flock` for the moment between looking and replacing.
+A name must appear exactly once and with complete content: every write goes to a temporary file first, is flushed to
+disk, and gets its final name by `link` (create: the kernel refuses a taken name) or `rename` (replace); then the folder
+is flushed, so that the name survives a power cut. `compare_and_swap` holds a `flock` from reading the current version
+until the file is replaced.
 
-Nothing outside the base folder is touched: a symbolic link below it is an error, not a detour. Hadoop keeps checksums
-in `.name.crc` side files and refuses a file that does not match its own, so a write removes the side file first: a
-file without one is fine at every moment in between.
+Nothing outside the base folder is touched: a symbolic link below it is an error and is not followed. Hadoop keeps
+checksums in `.name.crc` side files and refuses a file that does not match its own, so a write removes the side file
+first: Hadoop accepts a file without one at every moment in between.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ from lakebed.storage.storage import (
 )
 
 TEMP_DIR = ".hoodie/.temp"
-"""Where Hudi keeps its own short-lived files; its readers and ours never look there for data."""
+"""Where Hudi keeps its own temporary files; neither Hudi nor lakebed reads data there."""
 BARE_TEMP_DIR = ".temp"
-"""Used where the base folder is no table (yet): writing a data file must not make it look like one."""
+"""Used while the base folder is no table: a `.hoodie` folder would make it look like one."""
 METADATA_DIR = ".hoodie/metadata"
-"""The table about the table: its folder is what other programs look for, so it must not stay behind empty."""
+"""The metadata table: other programs take its folder as a sign that there is one, so an empty one is removed."""
 TEMP_PREFIX = "lakebed-"
 _LOCK_NAME = "lakebed.lock"
 _WRITE_BUFFER = 1 << 20
@@ -134,7 +135,7 @@ class LocalStorage:
                     try:
                         found = entry.stat(follow_symlinks=False)
                     except FileNotFoundError:
-                        continue  # deleted while we looked
+                        continue  # deleted since the folder was listed
                 yield _info(path, found)
 
     def list_folders(self, prefix: str = "") -> Iterator[str]:
@@ -199,7 +200,7 @@ class LocalStorage:
                 sync_folder(self._without_empty(folder))
 
     def _without_empty(self, folder: str) -> str:
-        """Remove a folder that only had a meaning with files in it, and such parents; what of the path is left."""
+        """Remove a temporary or metadata folder if it is empty, and such parents; returns the folder that is left."""
         while folder.startswith((f"{self._base}/{TEMP_DIR}/", f"{self._base}/{METADATA_DIR}")):
             try:
                 os.rmdir(folder)
@@ -213,7 +214,7 @@ class LocalStorage:
     # Names and temporaries
 
     def _located(self, path: str) -> str:
-        """The absolute path, after a look at every folder on the way: none may be a symbolic link."""
+        """The absolute path, after checking that no folder on the way is a symbolic link."""
         here = self._base
         parts = path.split("/") if path else []
         for part in parts[:-1]:
@@ -245,7 +246,7 @@ class LocalStorage:
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[tuple[int, int]]:
-        """An open descriptor of a regular file and its size; never blocks on a pipe that poses as one."""
+        """An open descriptor of a regular file and its size; never blocks on a pipe of that name."""
         fd = os.open(self._located(checked_file(path)), READ_FLAGS)
         try:
             found = os.fstat(fd)
@@ -267,7 +268,7 @@ class LocalStorage:
 
     @contextmanager
     def _temporary(self, path: str, data: bytes) -> Iterator[str]:
-        """A flushed temporary that holds `data`; gone afterwards unless it was renamed."""
+        """A flushed temporary file that holds `data`; deleted afterwards unless it was renamed."""
         with os_errors(path, writing=True):
             fd, temp = self._create_temporary(path)
             try:
@@ -299,7 +300,7 @@ class LocalStorage:
 
     @contextmanager
     def _locked(self, path: str) -> Iterator[None]:
-        """One lock per table, held for a read and a rename; let go by the kernel when the process dies."""
+        """One lock per table, held for a read and a rename; released by the kernel when the process dies."""
         name = f"{self._temp_folder(path)}/{_LOCK_NAME}"
         while True:
             fd = os.open(name, LOCK_FLAGS, 0o666)
@@ -313,7 +314,7 @@ class LocalStorage:
 
 
 class _LocalOutput(OutputFile):
-    """Writes a temporary, and renames it at close."""
+    """Writes a temporary file, and renames it at close."""
 
     def __init__(self, storage: LocalStorage, path: str) -> None:
         self._storage = storage
@@ -345,12 +346,12 @@ class _LocalOutput(OutputFile):
 
 
 def temporary_name() -> str:
-    """A new name for a temporary; it says whose it is, so that those of the dead can be told from the others."""
+    """A new name for a temporary file; it names the process, so that files of ended processes can be recognised."""
     return f"{TEMP_PREFIX}{Process.current()}.{uuid4().hex}"
 
 
 def owner_of_temporary(name: str) -> Process | None:
-    """The process that a temporary belongs to."""
+    """The process that a temporary file belongs to."""
     return Process.parse(name.removeprefix(TEMP_PREFIX).rpartition(".")[0]) if name.startswith(TEMP_PREFIX) else None
 
 
@@ -359,5 +360,5 @@ def _info(path: str, found: os.stat_result) -> FileInfo:
 
 
 def _version(data: bytes) -> str:
-    """The content decides: sizes and clocks can agree on two different files written in the same tick."""
+    """A hash of the content: two different files written in the same clock tick can have equal sizes and times."""
     return xxhash.xxh3_128_hexdigest(data)

@@ -1,8 +1,8 @@
 """A store in memory: what tests and examples use in place of a disk.
 
-It keeps the same promises as the real ones and none of their timing: files are bytes in a dictionary under one lock,
+It has the guarantees of the other stores and none of their timing: files are bytes in a dictionary under one lock,
 and `modified_ms` counts writes instead of reading a clock, so that a simulation repeats exactly. One bucket can serve
-several tables, by URL (`memory://name/path`) within the process. A pickled storage takes its bytes along.
+several tables, by URL (`memory://name/path`) within the process. A pickled storage contains its files.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class MemoryStorage:
         return stored
 
     def _below(self, prefix: str) -> Sequence[tuple[str, _Stored]]:
-        """Paths below a folder, relative to it and in order, with their files: one moment's view."""
+        """Paths below a folder, relative to it and in order, with their files, as of one moment."""
         folder = joined(self._folder, checked_folder(prefix))
         start = f"{folder}/" if folder else ""
         with self._bucket.lock:

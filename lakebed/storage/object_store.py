@@ -1,10 +1,11 @@
 """Tables in S3, Google Cloud Storage and Azure, over obstore.
 
-The two guarantees are the stores' own conditional puts. What needs care is an answer that never came: the request may
-have taken effect, or may still do so. Each conditional put therefore carries a random mark in the object's metadata.
+The two guarantees are the stores' own conditional puts. A request without an answer needs care: it may have taken
+effect, or may still do so. Each conditional put therefore carries a random mark in the object's metadata.
 After a failure the same put is sent again with the same mark, and when the store says that the name is taken or the
-version has moved on, the mark tells whether it was us. obstore retries server errors by itself, so even a plain
-"already exists" is looked at twice; where the mark cannot decide, the answer is `StorageUnavailable`, never a guess.
+version has changed, the mark shows whether this call wrote it. obstore retries server errors by itself, so even a plain
+"already exists" is checked by the mark; where the mark does not decide, the call raises `StorageUnavailable` rather
+than guess.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Connect = Callable[[], Any]
 
 
 class ObjectStorage:
-    """A `Storage` below one prefix of a bucket; `requests` counts what went over the network."""
+    """A `Storage` below one prefix of a bucket; `requests` counts the requests over the network."""
 
     is_local = False
     is_shared = True
@@ -84,11 +85,11 @@ class ObjectStorage:
         try:
             fetched = self._fetch(path, requests) if requests else []
         except StorageUnavailable:
-            self._check_ranges(path, ranges)  # stores word a range past the end in their own ways
+            self._check_ranges(path, ranges)  # stores report a range past the end with different errors
             raise
         if any(len(piece) != length for piece, (_, length) in zip(fetched, requests, strict=True)):
             self._check_ranges(path, ranges)
-            raise StorageUnavailable("the store returned less than was asked for", file=path)
+            raise StorageUnavailable("the store returned fewer bytes than requested", file=path)
         return cut_ranges(ranges, requests, fetched)
 
     def stat(self, path: str) -> FileInfo | None:
@@ -145,7 +146,7 @@ class ObjectStorage:
             except exceptions.AlreadyExistsError:
                 ours = self._is_ours(path, data, mark, unanswered)
                 if ours is not None:
-                    return ours  # None: taken a moment ago and gone again, so the name is free to try for
+                    return ours  # None: the name was taken and is free again, so the put is retried
             except _Unanswered as error:
                 unanswered = error
         raise StorageUnavailable("no answer whether the file was created", file=path) from unanswered
@@ -161,7 +162,7 @@ class ObjectStorage:
                     return True
                 if unanswered is None:
                     return False
-                break  # ours may have been in between: neither answer would be true
+                break  # our write may have been replaced meanwhile: neither True nor False would be correct
             except _Unanswered as error:
                 unanswered = error
         raise StorageUnavailable("no answer whether the file was replaced", file=path) from unanswered
@@ -213,7 +214,7 @@ class ObjectStorage:
             ]
 
     def _check_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> None:
-        """After a refused range, or for none: an error about the file when it does not hold the ranges."""
+        """After a rejected range, or when all ranges are empty: an error when the file does not hold the ranges."""
         if not ranges:
             return
         info = self.stat(path)
@@ -223,7 +224,7 @@ class ObjectStorage:
             check_range(path, offset, length, info.size)
 
     def _read_tail(self, path: str, length: int) -> tuple[bytes, int]:
-        """The last bytes of a file and its size: one request where the store counts from the end, else two."""
+        """The last bytes of a file and its size: one request where the store supports suffix ranges, else two."""
         try:
             found = self._get(path, suffix=length)
             with _errors(path):
@@ -261,11 +262,11 @@ class ObjectStorage:
 
 
 class _Unanswered(Exception):
-    """A conditional put of which nobody knows whether it took effect."""
+    """A conditional put of which it is unknown whether it took effect."""
 
 
 class _ObjectOutput(OutputFile):
-    """A multipart upload, completed at close; one that is never completed shows nothing."""
+    """A multipart upload, completed at close; one that is never completed is invisible."""
 
     def __init__(self, storage: ObjectStorage, path: str) -> None:
         self._requests = storage.requests
@@ -275,7 +276,7 @@ class _ObjectOutput(OutputFile):
 
     def _append(self, data: memoryview) -> None:
         with _errors(self.path):
-            self._writer.write(bytes(data))  # a copy: the upload runs behind, and the caller may reuse its buffer
+            self._writer.write(bytes(data))  # a copy: the upload is asynchronous, and the caller may reuse its buffer
 
     def _publish(self) -> None:
         self._requests.add("put")
@@ -292,7 +293,7 @@ def _rebuilt(connect: Connect, url: str, folder: str) -> ObjectStorage:
 
 @contextmanager
 def _errors(path: str) -> Iterator[None]:
-    """Turn obstore's errors, which quote whole replies, into ours."""
+    """Turn obstore's errors, which quote whole replies, into lakebed's."""
     try:
         yield
     except FileNotFoundError as error:
@@ -304,7 +305,7 @@ def _errors(path: str) -> Iterator[None]:
 
 
 def _without_controls(path: str) -> str:
-    """A path that obstore takes; for others it has but a bare `ValueError`, and a `TypeError` for a list of them."""
+    """A path that obstore takes; for others it raises only `ValueError`, or `TypeError` for a list of them."""
     if _CONTROL.search(path):
         raise CorruptTable(
             f"the path {path!r} has a control character, which object stores do not take",
@@ -331,6 +332,6 @@ def _update_mode(path: str, version: str) -> dict[str, str]:
     try:
         e_tag, number = json.loads(version)
     except (ValueError, TypeError) as error:
-        raise InvalidRequest(f"{version!r} is no version that this store gave out", file=path) from error
+        raise InvalidRequest(f"{version!r} is no version that this store returned", file=path) from error
     parts = {"e_tag": e_tag, "version": number}
     return {name: part for name, part in parts.items() if part is not None}

@@ -1,4 +1,4 @@
-"""Locations in object stores: the scheme decides which store of obstore it is."""
+"""Locations in object stores: the URL scheme selects the store of obstore."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ OBJECT_STORE = StorageScheme("s3", open_object_store)
 
 
 def _normalised(scheme: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options under obstore's names; a plain-HTTP endpoint is taken as leave to use HTTP."""
+    """Options under obstore's names; a plain-HTTP endpoint also allows HTTP."""
     named: dict[str, Any] = {}
     for key, value in options.items():
         key = key.lower()

@@ -1,4 +1,4 @@
-"""From a table's location to its storage: the scheme decides.
+"""Opens the storage of a table's location, by its URL scheme.
 
 A new storage is a file with its `StorageScheme` and a line here. Other distributions register theirs, or declare an
 entry point of the group `lakebed.storages` under the scheme.
@@ -43,7 +43,7 @@ def register_storage(scheme: StorageScheme) -> None:
 
 def open_storage(url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Storage:
     """The storage of a location: a path or `file://`, `memory://name/...`, the URL of an object store, or of a scheme
-    that somebody plugged in. `storage_options` are the storage's own; local and memory stores take none.
+    that another package registered. `storage_options` are the storage's own; local and memory stores take none.
     """
     text = _text_of(url)
     match = _SCHEME.fullmatch(text)

@@ -21,7 +21,7 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.E
 
 @contextmanager
 def os_errors(path: str, *, writing: bool = False) -> Iterator[None]:
-    """Turn what the operating system says into what a caller can act on; only a reader can miss a file."""
+    """Turn errors of the operating system into errors a caller can act on; only a reader can miss a file."""
     try:
         yield
     except OSError as error:
@@ -41,7 +41,7 @@ def symlink_error(path: str) -> CorruptTable:
 
 
 def require_file(path: str, mode: int) -> None:
-    """Refuse what is no regular file: a folder is no file at all, a pipe would block for ever."""
+    """Refuse what is no regular file: a folder counts as a missing file, a pipe would block for ever."""
     if stat_bits.S_ISDIR(mode):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     if stat_bits.S_ISLNK(mode):
@@ -51,7 +51,7 @@ def require_file(path: str, mode: int) -> None:
 
 
 def pread(fd: int, length: int, offset: int) -> bytes:
-    """Up to `length` bytes; the kernel may hand out a large range in parts."""
+    """Up to `length` bytes; the kernel may return a large range in parts."""
     first = os.pread(fd, length, offset)
     if len(first) == length or not first:
         return first
@@ -76,7 +76,7 @@ def side_file(located: str) -> str:
 
 
 def link_if_absent(temp: str, final: str, path: str) -> bool:
-    """Give a file its final name unless the name is taken: the one step the kernel makes exactly once."""
+    """Give a file its final name unless the name is taken: `link` is atomic, so exactly one caller succeeds."""
     try:
         os.link(temp, final, follow_symlinks=False)
     except FileExistsError:
@@ -107,7 +107,7 @@ def make_folder(folder: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Flush a folder: a file whose name is not on disk is lost with the power, however well its bytes are kept."""
+    """Flush a folder: a file whose name is not on disk is lost in a power cut, even if its bytes are on disk."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -116,7 +116,7 @@ def sync_folder(folder: str) -> None:
 
 
 def same_file(fd: int, name: str) -> bool:
-    """Whether the lock file is still the one on disk: somebody may have tidied the folder while we waited."""
+    """Whether the lock file is still the one on disk: another process may have deleted it while this one waited."""
     try:
         return os.path.samestat(os.fstat(fd), os.lstat(name))
     except FileNotFoundError:

@@ -1,11 +1,11 @@
-"""Who is alive: the identity of a process, for names of things that must not outlive it.
+"""The identity of a process and whether it still runs, for names of files that must not outlive it.
 
     <host>.<machine>.<pid>.<start>     e.g. build-7.3f2a9c0d51e7b846.4711.88123
 
-A pid alone says nothing: it comes round again, and containers that share a host name count their own. `machine` stands
+A pid alone is not enough: it is reused, and containers that share a host name have pids of their own. `machine` stands
 for this boot of this kernel as seen from this pid namespace, `start` for the kernel tick at which the process began.
-Whoever finds all four knows whether the process is gone. Where the kernel does not tell (no /proc), `machine` is empty
-and nobody is ever taken for dead.
+From all four a reader knows whether the process has ended. Where the kernel does not provide them (no /proc), `machine`
+is empty and no process is ever taken for ended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENDED = frozenset("ZXx")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of one machine, for as long as there are machines."""
+    """One process of one machine, unique across reboots where the kernel provides `machine` and `start`."""
 
     host: str
     machine: str
@@ -35,7 +35,7 @@ class Process:
 
     @classmethod
     def current(cls) -> Process:
-        """The process we are; asked anew each time, for a fork is another one."""
+        """The current process; looked up at each call, since a fork is another process."""
         pid = os.getpid()
         host = _NOT_IN_NAMES.sub("-", socket.gethostname())
         start = _start(pid)
@@ -56,13 +56,13 @@ class Process:
 
     @property
     def is_gone(self) -> bool:
-        """Whether this process certainly runs no more. Of other machines nobody here can tell."""
+        """Whether this process has certainly ended; False for processes of other machines, where that is unknown."""
         return self.is_here and (_start(self.pid) != self.start or _has_ended(self.pid))
 
 
 @cache
 def _machine() -> str:
-    """The boot and pid namespace we run in; empty where the kernel does not tell."""
+    """The boot and pid namespace of this process; empty where the kernel does not provide them."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         namespace = (_PROC / "self/ns/pid").readlink()
@@ -78,7 +78,7 @@ def _start(pid: int) -> str | None:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether no thread can run any more: a killed process that nobody has collected yet is still listed."""
+    """Whether no thread can run any more: a killed process that its parent has not waited for yet is still listed."""
     try:
         threads = list((_PROC / str(pid) / "task").iterdir())
     except OSError:

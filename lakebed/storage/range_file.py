@@ -1,11 +1,11 @@
-"""A remote file that a Parquet reader can seek in without paying a request per read.
+"""A remote file that a Parquet reader can seek in without a request per read.
 
     |<------------------------- file ------------------------->|
               [ window, grows while reads are in sequence ] [ tail ]
 
 Parquet readers begin at the end: footer length, then footer. The tail is fetched once and kept. After that they read
-column chunks: large reads go out exactly as asked, small reads in sequence are served from a window that doubles, and
-a small read elsewhere is fetched alone, since nothing says that its neighbours will be wanted.
+column chunks: a large read is one request of exactly that range, small reads in sequence are served from a window that
+doubles, and a small read elsewhere is fetched alone, since its neighbours may never be read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TAIL = 64 << 10
 FIRST_WINDOW = 128 << 10
 LARGEST_WINDOW = 4 << 20
 MERGE_GAP = 1 << 20
-"""At least obstore's own, which must never get to merge: it panics when a merged range turns out to be cut short."""
+"""At least obstore's own gap, so that obstore never merges: it panics when a merged range is cut short."""
 
 
 def merged_ranges(ranges: Sequence[tuple[int, int]], gap: int = MERGE_GAP) -> list[tuple[int, int]]:
@@ -43,16 +43,16 @@ def merged_ranges(ranges: Sequence[tuple[int, int]], gap: int = MERGE_GAP) -> li
 def cut_ranges(
     ranges: Sequence[tuple[int, int]], requests: Sequence[tuple[int, int]], fetched: Sequence[bytes]
 ) -> list[bytes]:
-    """The ranges, cut out of what the requests brought."""
+    """The ranges, cut out of the fetched bytes."""
     starts = [start for start, _ in requests]
     pieces = []
     for start, length in ranges:
         if not length:
             pieces.append(b"")
             continue
-        place = bisect_right(starts, start) - 1
-        offset = start - starts[place]
-        pieces.append(fetched[place][offset : offset + length])
+        index = bisect_right(starts, start) - 1
+        offset = start - starts[index]
+        pieces.append(fetched[index][offset : offset + length])
     return pieces
 
 
@@ -94,7 +94,7 @@ class RangeFile(io.RawIOBase):
         self._fetch = fetch
         self._position = 0
         self._tail: bytes | None = None
-        if size is None:  # the first question of every reader is the size; a missing file shows up here as well
+        if size is None:  # every reader needs the size first; a missing file raises here as well
             self._tail, size = fetch_tail(TAIL)
             if len(self._tail) != min(TAIL, size):
                 raise CorruptTable("the end of the file is missing", file=path, offset=size)

@@ -1,9 +1,9 @@
-"""What lakebed asks of a store: one small, synchronous protocol.
+"""The protocol of a store: small and synchronous.
 
 A `Storage` is bound to a table's base location; every path is relative to it, uses `/`, and never leaves it. Two
 operations carry all concurrency control: `put_if_absent` creates a name exactly once, and `compare_and_swap` replaces
-a file only if nobody else did meanwhile. Fan-out over many files is done by threads in `runner.py`, so the protocol
-needs no async twin. A storage can be pickled and rebuilt in another process.
+a file only if no other writer did meanwhile. Fan-out over many files is done by threads in `runner.py`, so the protocol
+needs no async version. A storage can be pickled and rebuilt in another process.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class FileInfo:
 class OutputFile(io.RawIOBase):
     """A sink that publishes at `close()`, all or nothing.
 
-    Only an explicit `close()` publishes: leaving a `with` block by an exception and being forgotten both abort, so
-    that a writer that failed half way never leaves a file that looks whole.
+    Only an explicit `close()` publishes: leaving a `with` block by an exception and garbage collection both abort,
+    so that a writer that failed half way never leaves a file that looks complete.
     """
 
     def __init__(self, path: str) -> None:
@@ -85,7 +85,7 @@ class OutputFile(io.RawIOBase):
                 super().close()
 
     def abort(self) -> None:
-        """Leave no trace; does nothing after `close()`."""
+        """Discard everything; does nothing after `close()`."""
         if not self._finished:
             self._finished = True
             try:
@@ -120,12 +120,12 @@ class Storage(Protocol):
 
     @property
     def is_local(self) -> bool:
-        """Whether files lie on a disk of this machine, under the path that `location_of` tells."""
+        """Whether files are on a disk of this machine, under the path that `location_of` returns."""
         ...
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes that open the same location see the same files; a store in memory is here alone."""
+        """Whether other processes that open the same location see the same files; False for a store in memory."""
         ...
 
     def read(self, path: str) -> bytes:
@@ -133,7 +133,7 @@ class Storage(Protocol):
         ...
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
-        """A whole file and the opaque version that `compare_and_swap` wants back."""
+        """A whole file and the opaque version to pass to `compare_and_swap`."""
         ...
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -165,11 +165,11 @@ class Storage(Protocol):
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Create a file; False when the name is taken. After an unknown outcome it reads back before it answers."""
+        """Create a file; False when the name is taken. After an unknown outcome the file is read back first."""
         ...
 
     def compare_and_swap(self, path: str, data: bytes, version: str) -> bool:
-        """Replace a file whose version is still `version`; False when somebody else replaced it."""
+        """Replace a file whose version is still `version`; False when another writer replaced it."""
         ...
 
     def delete(self, paths: Sequence[str]) -> None:

@@ -1,1 +1,1 @@
-"""What tests of tables need: failures on demand and a clock set by hand."""
+"""Helpers for tests of tables: injected failures and a clock set by hand."""

@@ -1,4 +1,4 @@
-"""A clock set by hand."""
+"""A clock for tests that is set by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class ManualClock:
-    """A clock that moves only when told to; it may also be set back, as real ones sometimes are."""
+    """A clock that moves only by `advance`; it may also be set back, as real ones sometimes are."""
 
     ms: int = field(default=1_767_225_600_000)  # 2026-01-01T00:00:00Z
 

@@ -1,9 +1,9 @@
-"""Failures on demand: a storage that dies, tears, forgets or lags at a numbered step of a test.
+"""Injected failures: a storage that crashes, writes half a file, loses an answer or lags at a numbered step of a test.
 
 Every call that changes the store counts as one step, starting from 1: each `put`, `put_if_absent`, `compare_and_swap`,
 the `close` of an output, and each single path of a `delete`. A test runs an action once without faults, reads `ops`,
-and then runs it again for every step and every way to fail there. A crashed storage answers no further call, because a
-dead process runs no clean-up either.
+and then runs it again for every step and every way to fail there. A crashed storage raises at every further call,
+because a dead process runs no clean-up either.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class SimulatedCrash(BaseException):
-    """The process is gone. Not an `Exception`, so that no handler mistakes it for something to recover from."""
+    """The process has died. Not an `Exception`, so that no handler recovers from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class FaultPlan:
     crash_before: int | None = None
     """Die before this step has any effect."""
     crash_after: int | None = None
-    """Die when this step has taken effect, before the caller learns of it."""
+    """Die when this step has taken effect, before the call returns."""
     tear: int | None = None
     """Leave half the bytes of this `put` or `close` under the final name, then die: a store without atomic writes."""
     fail: frozenset[int] = frozenset()
@@ -69,7 +69,7 @@ class _Script:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def look(self) -> None:
-        """Before any call: the dead do not answer."""
+        """Called before any operation; raises after a crash."""
         with self.lock:
             self.calls += 1
             if self.crashed:

@@ -2,9 +2,9 @@
 
     create_requested -> to_inflight -> complete        each step creates one file, exactly once
 
-A state change is a `put_if_absent`, so of two writers that try the same step one is told. The completed file's name
-holds the completion time and its creation is the moment at which a write becomes visible. Reading is one listing;
-sizes are kept because an empty file means "no body" and needs no request.
+A state change is a `put_if_absent`, so of two writers that try the same step one gets a `ConflictError`. The completed
+file's name holds the completion time and its creation is the moment at which a write becomes visible. Reading is one
+listing; sizes are kept because an empty file means "no body" and needs no request.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class ActiveTimeline:
 
     @classmethod
     def of(cls, files: Mapping[str, int], folder: str = TIMELINE_DIR) -> ActiveTimeline:
-        """What a listing means: its instants, by the names of files; what is no instant is left out."""
+        """The instants of a listing, parsed from file names; files that are no instants are left out."""
         found = {name: instant for name in files if (instant := parse_instant_file(name)) is not None}
         return cls(Timeline.of(found.values()), {name: files[name] for name in found}, folder)
 
     def changed(self, made: Mapping[str, int], gone: Collection[str] = ()) -> ActiveTimeline:
-        """The listing with files, by name, that were made and removed since."""
+        """The listing after some files, by name, were created and others removed."""
         kept = {name: size for name, size in self.files.items() if name not in gone}
         return ActiveTimeline.of({**kept, **made}, self.folder)
 
@@ -53,7 +53,7 @@ class ActiveTimeline:
         return self.files.get(instant_file_name(instant))
 
     def requested(self, instant: Instant) -> Instant | None:
-        """The requested state that the listing shows for an action, under the word by which it was planned."""
+        """The requested state that the listing shows for an action, under the action name by which it was planned."""
         for action in _PLANNED_AS.get(instant.action, (instant.action,)):
             if action is Action.SAVEPOINT:
                 return None
@@ -64,7 +64,7 @@ class ActiveTimeline:
 
 
 def load_active(storage: Storage, folder: str = TIMELINE_DIR) -> ActiveTimeline:
-    """The active timeline by one listing; files that are no instants are left alone."""
+    """The active timeline by one listing; files that are no instants are ignored."""
     return ActiveTimeline.of({info.name: info.size for info in storage.list(folder)}, folder)
 
 
@@ -76,7 +76,7 @@ def create_requested(
 
 
 def to_inflight(storage: Storage, requested: Instant, body: bytes = b"", folder: str = TIMELINE_DIR) -> Instant:
-    """Say that the work has begun. A savepoint starts here: it is never requested."""
+    """Record that the work has begun. A savepoint starts in this state: it is never requested."""
     if requested.state is not State.REQUESTED:
         raise InvalidRequest(f"{requested} is not in the requested state")
     return _create(storage, replace(requested, state=State.INFLIGHT), body, folder)
@@ -85,7 +85,7 @@ def to_inflight(storage: Storage, requested: Instant, body: bytes = b"", folder:
 def complete(
     storage: Storage, inflight: Instant, completion_time: str, body: bytes, folder: str = TIMELINE_DIR
 ) -> Instant:
-    """Publish an action: from here on readers count it. The caller holds the table lock and chose the time under it."""
+    """Publish an action: from now on readers see it. The caller holds the table lock and chose the time under it."""
     if inflight.state is not State.INFLIGHT:
         raise InvalidRequest(f"{inflight} is not in the inflight state")
     done = Instant(inflight.requested_time, inflight.action.completes_as, State.COMPLETED, completion_time)

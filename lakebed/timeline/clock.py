@@ -1,10 +1,10 @@
-"""The only wall clock of the package, and the conversion of times to instant times.
+"""The wall clock that the whole package uses, and the conversion of times to instant times.
 
     instant time   yyyyMMddHHmmssSSS, 17 digits, in the zone that `hoodie.table.timeline.timezone` names:
                    UTC, or LOCAL = the default zone of the process that writes
 
-Everything else takes a `Clock`, so that a test or a simulation decides what time it is. Times that users give
-("2026-11-01 00:00:00", a date, a datetime, an instant) are turned here once: a naive time is meant in the table's zone.
+Everything else takes a `Clock`, so that a test or a simulation can set the time. Times that users pass (a string such
+as "2026-11-01 00:00:00", a date, a datetime, an instant) are converted here only: a naive time is in the table's zone.
 Old tables hold 14 digits (seconds); `comparable` (model/instant) orders them among the others.
 """
 
@@ -35,7 +35,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """The source of the current time."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970-01-01 UTC."""
@@ -56,12 +56,12 @@ def instant_time_now(clock: Clock, timezone: str = "UTC") -> str:
 
 
 def instant_time_of_ms(ms: int, timezone: str = "UTC") -> str:
-    """The instant string of a moment, given in epoch milliseconds."""
+    """The instant string of a moment in epoch milliseconds."""
     return _render(_in_table_zone(_EPOCH + dt.timedelta(milliseconds=ms), timezone))
 
 
 def instant_time_before(ms: int, back_ms: int, timezone: str = "UTC") -> str:
-    """The instant string of so many milliseconds before a moment; that of no time at all where the calendar ends."""
+    """The instant string of `back_ms` milliseconds before a moment; all zeros where that is before the year 1."""
     try:
         return instant_time_of_ms(ms - back_ms, timezone)
     except OverflowError:
@@ -69,7 +69,7 @@ def instant_time_before(ms: int, back_ms: int, timezone: str = "UTC") -> str:
 
 
 def ms_of_instant_time(instant_time: str, timezone: str = "UTC") -> int:
-    """Epoch milliseconds of an instant string; the hour that a zone repeats in autumn is taken as the first."""
+    """Epoch milliseconds of an instant string; in the hour that a zone repeats in autumn, the first one is taken."""
     moment = _parse_digits(comparable(instant_time))
     if moment is None:
         raise InvalidRequest(f"{instant_time!r} is no date and time")
@@ -78,7 +78,7 @@ def ms_of_instant_time(instant_time: str, timezone: str = "UTC") -> int:
 
 
 def to_instant_time(value: str | dt.datetime | dt.date, timezone: str = "UTC") -> str:
-    """A time as users give it, as an instant string of a table whose timeline is in `timezone`.
+    """A time that a user passed, as an instant string of a table whose timeline is in `timezone`.
 
     A string of 14 or 17 digits is an instant already. Other strings are ISO dates or times.
     """
@@ -104,7 +104,7 @@ def to_instant_time(value: str | dt.datetime | dt.date, timezone: str = "UTC") -
 
 
 def _render(moment: dt.datetime) -> str:
-    """Hand-made, for `%Y` does not pad years below 1000 everywhere."""
+    """Formatted without `strftime`, whose `%Y` does not pad years below 1000 on every platform."""
     return (
         f"{moment.year:04d}{moment.month:02d}{moment.day:02d}"
         f"{moment.hour:02d}{moment.minute:02d}{moment.second:02d}{moment.microsecond // 1000:03d}"

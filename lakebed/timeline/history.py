@@ -1,15 +1,15 @@
 """The history timeline: what archiving moved out of the active timeline, kept as a small LSM tree of Parquet files.
 
     history_files      _version_ and manifest_<N>: which files count
-    history_reader     <minBegin>_<maxBegin>_<level>.parquet: rows of one file
+    history_reader     <minRequested>_<maxRequested>_<level>.parquet: rows of one file
     history_columns    rows as columns: order, ranges, instants
     history_order      the newest actions first, file by file
-    history_writer     how they come to be
+    history_writer     how files are written, merged and removed
 
-File names hold *begin* times, so a range of begins skips files by name and row groups by their statistics. Nothing
-completes before it begins, so a range of completion times skips files that begin behind it by name as well; what had
-completed before it is told by the statistics of the others, a footer a file. Rows stay Arrow columns: nothing here
-makes an object per action unless instants themselves are asked for.
+File names hold *requested* times, so a range of requested times skips files by name and row groups by their statistics.
+Nothing completes before its requested time, so a range of completion times skips, by name as well, files whose
+requested times are all later than it; files with only earlier completions are skipped by the statistics in their
+footers, one footer read per file. Rows stay Arrow columns: no object per action is made unless instants are requested.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from lakebed.timeline.history_columns import (
     words,
 )
 from lakebed.timeline.history_files import HistoryFile, current_files, files_within
-from lakebed.timeline.history_order import newest_begun, newest_completed
+from lakebed.timeline.history_order import newest_completed, newest_requested
 from lakebed.timeline.history_reader import ANY, HistoryReader, Range
 from lakebed.timeline.timeline import Timeline
 
@@ -77,33 +77,33 @@ class History:
         return not self.files
 
     def table(self, low: str | None = None, high: str | None = None) -> pa.Table:
-        """Begin, completion and action of every archived action with a begin in [low, high], in order of begin."""
+        """Requested and completion time and action of archived actions requested in [low, high], by requested time."""
         return self._table(low, high)
 
     def completed_within(self, start: str | None, end: str | None) -> pa.Table:
         """The same columns for completions in (start, end]."""
-        return after(self._table(None, _begun_by(end), (start, end)), COMPLETED, start)
+        return after(self._table(None, _requested_by(end), (start, end)), COMPLETED, start)
 
-    def begins_within(self, start: str | None, end: str | None, actions: Sequence[Action]) -> list[str]:
-        """Begins of the actions of these kinds that completed in (start, end]."""
+    def requested_within(self, start: str | None, end: str | None, actions: Sequence[Action]) -> list[str]:
+        """Requested times of the actions of these kinds that completed in (start, end]."""
         table = self.completed_within(start, end)
         found: list[str] = table.filter(pc.is_in(table[ACTION], words(actions)))[REQUESTED].to_pylist()
         return found
 
     def under_way(self, low: str, high: str) -> list[Instant]:
-        """The actions that began by `high` and did not complete before `low`."""
+        """The actions with a requested time up to `high` that did not complete before `low`."""
         return instants_of(self._table(None, high, (low, None)))
 
     def timeline(self, low: str | None = None, high: str | None = None) -> Timeline:
-        """The archived actions with a begin in [low, high] as instants."""
+        """The archived actions with a requested time in [low, high] as instants."""
         table = self.table(low, high)
         instants = instants_of(table)
         return Timeline(tuple(instants)) if ascends(table[REQUESTED]) else Timeline.of(instants)
 
     def first_completed(self, actions: Sequence[Action], start: str | None = None) -> Instant | None:
-        """The archived action of these kinds that became visible first, behind `start`.
+        """The archived action of these kinds that became visible first, after `start`.
 
-        Nothing completes before it begins, so what began after the first of them was complete is not looked at.
+        Nothing completes before its requested time, so actions requested after the first completion are not read.
         """
         kinds = words(actions)
         high = None
@@ -121,7 +121,7 @@ class History:
         return instants_of(table.filter(pc.equal(completions, pc.min(completions))))[0]
 
     def find(self, requested_time: str) -> tuple[Instant, ...]:
-        """All archived actions with that begin."""
+        """All archived actions with that requested time."""
         found: list[Instant] = []
         for file in files_within(self.files, requested_time, requested_time):
             times = self._reader.times(file, requested_time, requested_time)
@@ -143,7 +143,7 @@ class History:
         return None
 
     def loaded(self, low: str | None = None, high: str | None = None, actions: Sequence[Action] = ()) -> pa.Table:
-        """The actions with the bytes of their completed and requested files, as Arrow columns, by begin."""
+        """The actions with the bytes of their completed and requested files, as Arrow columns, by requested time."""
         kinds = words(actions) if actions else None
         wanted = files_within(self.files, low, high)
         return in_order([self._reader.bodies(file, low, high, kinds) for file in wanted], BODIES_SCHEMA)
@@ -159,7 +159,7 @@ class History:
         return in_order(parts, TIMES_SCHEMA)
 
     def parts(self) -> Iterator[pa.Table]:
-        """The stored rows a row group at a time, untouched: whoever copies them keeps words it does not know."""
+        """The stored rows a row group at a time, unchanged: a copy keeps actions with unknown names."""
         for file in self.files:
             yield from self._reader.stored(file)
 
@@ -177,7 +177,7 @@ class History:
             yield instant, _decoded(instant, State.COMPLETED, metadata)
 
     def reports(self, actions: Sequence[Action], low: str) -> Iterator[tuple[Instant, ActionBody | None]]:
-        """Archived actions of these kinds that began at `low` or later with what they reported, a row group at a time.
+        """Archived actions of these kinds requested at `low` or later with what they reported, a row group at a time.
 
         Where files overlap there is no order between them, and an action may come twice.
         """
@@ -187,16 +187,17 @@ class History:
                     yield instant, _decoded(instant, State.COMPLETED, metadata.as_py())
 
     def newest_first(self, actions: Sequence[Action], low: str | None = None) -> Iterator[Instant]:
-        """Archived actions of these kinds by falling begin, down to `low`; files are opened as they are needed."""
-        return newest_begun(self._reader, files_within(self.files, low, None), words(actions), low)
+        """Archived actions of these kinds by descending requested time, down to `low`; files are opened on demand."""
+        return newest_requested(self._reader, files_within(self.files, low, None), words(actions), low)
 
     def newest_completed_first(self, actions: Sequence[Action], until: str | None = None) -> Iterator[Instant]:
-        """The same by falling completion, from `until` on."""
-        return newest_completed(self._reader, files_within(self.files, None, _begun_by(until)), words(actions), until)
+        """The same by descending completion time, from `until` on."""
+        files = files_within(self.files, None, _requested_by(until))
+        return newest_completed(self._reader, files, words(actions), until)
 
 
-def _begun_by(completion: str | None) -> str | None:
-    """The last begin of anything that completed by then; begins of 14 digits count as the end of their second."""
+def _requested_by(completion: str | None) -> str | None:
+    """The latest requested time of an action that completed by then; 14 digits count as the end of their second."""
     return f"{comparable(completion)[:LEGACY_LENGTH]}999" if completion is not None else None
 
 

@@ -1,11 +1,12 @@
 """Archived actions as Arrow columns, and the operations on them: sorting, ranges, instants.
 
     requested_time, completion_time, action: string        always
-    metadata, plan: binary                                 whole timeline files, only when bodies are asked for
+    metadata, plan: binary                                 whole timeline files, only when bodies are requested
 
-A history has millions of rows, and nearly all of them look alike: 17 digits, one of a few words, ascending. So each
-question first asks whether the columns are of that kind, chunk by chunk (a chunk is a file, and fits into a processor's
-cache), and takes the slow way only where they are not: for 14-digit times of old tables and for overlapping files.
+A history has millions of rows, and nearly all have the same form: times of 17 digits, one of a few action names, in
+ascending order. So each function first checks whether the columns have that form, chunk by chunk (a chunk is a file,
+and fits into a processor's cache), and is slower only where they do not: for 14-digit times of old tables and for
+overlapping files.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lakebed.timeline.clock import INSTANT_LENGTH, LEGACY_LENGTH, comparable
 REQUESTED, COMPLETED, ACTION = "requested_time", "completion_time", "action"
 METADATA, PLAN = "metadata", "plan"
 STORED = {"instantTime": REQUESTED, "completionTime": COMPLETED, "action": ACTION, "metadata": METADATA, "plan": PLAN}
-"""Names in the files, and ours."""
+"""Column names in the files, and here."""
 TIMES_SCHEMA = pa.schema([(name, pa.string()) for name in (REQUESTED, COMPLETED, ACTION)])
 BODIES_SCHEMA = pa.schema([*TIMES_SCHEMA, pa.field(METADATA, pa.binary()), pa.field(PLAN, pa.binary())])
 _ACTIONS = {str(action): action for action in Action}
@@ -34,16 +35,16 @@ KNOWN_ACTIONS = pa.array(list(_ACTIONS))
 
 
 def words(actions: Iterable[Action]) -> pa.Array:
-    """Actions as the action column spells them."""
+    """The names of actions in the action column."""
     return pa.array([str(action) for action in actions], pa.string())
 
 
 def instants_of(table: pa.Table) -> list[Instant]:
     """Rows of a history table as instants.
 
-    Every row has both times and a known word, so there is nothing to check row by row: the instants are made empty and
-    filled a field at a time, which keeps the interpreter out of it. A constructor call for each takes over twice as
-    long. None of the objects can be garbage before all are there, so nobody looks for garbage among them.
+    Every row has both times and a known action name, so there is nothing to check row by row: the instants are created
+    empty and filled a field at a time, without interpreted code per row. A constructor call for each takes over twice
+    as long. None of the objects can be garbage before all are made, so the garbage collector is paused.
     """
     with _collector_paused():
         instants = list(map(object.__new__, repeat(Instant, table.num_rows)))
@@ -59,7 +60,7 @@ def instants_of(table: pa.Table) -> list[Instant]:
 
 
 def comparable_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """`clock.comparable` as a vector."""
+    """`clock.comparable` for a column."""
     if all(_have_17_bytes(chunk) for chunk in column.chunks):
         return column
     short = pc.equal(pc.utf8_length(column), LEGACY_LENGTH)
@@ -76,14 +77,14 @@ def within(table: pa.Table, column: str, low: str | None, high: str | None) -> p
 
 
 def after(table: pa.Table, column: str, start: str | None) -> pa.Table:
-    """Rows whose time lies behind `start`."""
+    """Rows whose time is after `start`."""
     if start is None:
         return table
     return table.filter(pc.greater(comparable_times(table[column]), comparable(start)))
 
 
 def in_order(parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
-    """Rows by requested time, each action once: levels may overlap after a compaction of the history that broke off.
+    """Rows by requested time, each action once: levels may overlap after an interrupted compaction of the history.
 
     Parts come oldest first and are sorted, so mostly there is nothing to do.
     """
@@ -98,7 +99,7 @@ def in_order(parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
 
 
 def ascends(times: pa.ChunkedArray) -> bool:
-    """Whether times of 17 digits strictly ascend, which numbers tell faster than texts."""
+    """Whether times of 17 digits strictly ascend; they are compared as integers, which is faster than as strings."""
     before = -1
     for chunk in times.chunks:
         if not len(chunk):
@@ -113,7 +114,7 @@ def ascends(times: pa.ChunkedArray) -> bool:
 
 
 def are_times(column: pa.ChunkedArray) -> bool:
-    """Whether every text is a time; 17 digits each is the common case, and told without looking at single texts."""
+    """Whether every string is a time; 17 digits each is the common case, checked without a look at single strings."""
     if all(_have_17_bytes(chunk) for chunk in column.chunks):
         return all(_all_digits(chunk) for chunk in column.chunks if len(chunk))
     return bool(pc.all(pc.match_substring_regex(column, "^[0-9]{14,32}$"), min_count=0).as_py())
@@ -135,7 +136,7 @@ def _all_digits(texts: pa.Array) -> bool:
 
 
 def _actions_of(column: pa.ChunkedArray) -> list[Action]:
-    """Words as actions, each of the few words looked up once."""
+    """Names as actions, each distinct name looked up once."""
     found: list[Action] = []
     for chunk in column.chunks:
         encoded = chunk.dictionary_encode()
@@ -146,7 +147,7 @@ def _actions_of(column: pa.ChunkedArray) -> list[Action]:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Without the garbage collector; one that was off before stays off."""
+    """Pauses the garbage collector; if it was off before, it stays off."""
     was_on = gc.isenabled()
     gc.disable()
     try:

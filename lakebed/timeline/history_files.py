@@ -1,13 +1,13 @@
 """The current files of the history: `_version_`, manifests, and the files that they list.
 
-    history/_version_                                text: the number of the current manifest
-    history/manifest_<N>                             JSON: which files count, and how long each is
-    history/<minBegin>_<maxBegin>_<level>.parquet    what they hold: `history_reader`
+    history/_version_                                        text: the number of the current manifest
+    history/manifest_<N>                                     JSON: which files count, and how long each is
+    history/<minRequested>_<maxRequested>_<level>.parquet    their content: `history_reader`
 
-Only files that the manifest lists are read; others are left-overs of older versions. Two small files say all of that,
-so the folder itself is not listed while they are in order: a look into a small range of a long history then costs a
-line of the manifest for every other file, and nothing else. Whether a file is there and as long as the manifest says is
-found out by whoever opens it.
+Only files that the manifest lists are read; others are leftovers of older versions. `_version_` and the manifest are
+enough to find them, so the folder itself is not listed while both can be read: to read a small range of a long history,
+every other file costs one line of the manifest, and nothing else. The reader that opens a file checks that it exists
+and is as long as the manifest says.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from lakebed.paths import file_name
 from lakebed.storage.storage import Storage
 from lakebed.timeline.clock import INSTANT_LENGTH, comparable
 
-_BEHIND_ALL = "9" * INSTANT_LENGTH
+_AFTER_ALL = "9" * INSTANT_LENGTH
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryFile:
-    """A file that the manifest lists. Its name is taken apart when it is asked for: there may be very many files."""
+    """A file that the manifest lists. Its name is parsed on first use: there may be very many files."""
 
     path: str
     size: int
@@ -56,10 +56,10 @@ class HistoryFile:
 
 
 def current_files(storage: Storage, folder: str) -> tuple[int | None, list[HistoryFile]]:
-    """The version that `_version_` names, without a readable one the greatest there is, and its files by first time.
+    """The version that `_version_` names, or the greatest if that is unreadable, and its files by first time.
 
-    Writers that went on may have swept a manifest up between our two looks: then `_version_` names another one by now.
-    A manifest that is named still and not there is lost, and an older one would hide what was archived since.
+    Other writers may have removed a manifest between the two reads: then `_version_` names another one now. If
+    `_version_` still names a missing manifest, it is lost; using an older one would hide what was archived since.
     """
     lost: int | None = None
     while (number := _current_version(storage, folder)) is not None:
@@ -83,10 +83,10 @@ def files_of(entries: Iterable[ManifestEntry], folder: str) -> list[HistoryFile]
 
 
 def files_within(files: Sequence[HistoryFile], low: str | None, high: str | None) -> list[HistoryFile]:
-    """The files that can hold begins within [low, high], by their names."""
+    """The files that can hold requested times within [low, high], by their names."""
     if low is None and high is None:
         return list(files)
-    least, most = comparable(low or ""), comparable(high or _BEHIND_ALL)
+    least, most = comparable(low or ""), comparable(high or _AFTER_ALL)
     found = []
     for file in files:
         first, last, _ = file_name(file.path).split("_")

@@ -4,9 +4,10 @@
                                                       b ▐██████▌     a ▐███▌
     time                                          ◄──────────────────────────── read in this direction
 
-Files overlap: those of different levels after a merge that broke off, and all of them in completion times. So a file is
-opened as soon as it may hold something newer than what the open ones have left, and the newest of these comes next. By
-begin the names tell what a file can hold; by completion its footer does. An action that is in two files comes once.
+Files overlap: those of different levels after an interrupted merge, and all of them in completion times. So a file is
+opened as soon as it may hold something newer than what the open ones have left, and the newest of these comes next. For
+requested times the file's name bounds what it can hold; for completion times its footer does. An action that is in two
+files comes once.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from lakebed.timeline.history_columns import ACTION, COMPLETED, REQUESTED, compa
 from lakebed.timeline.history_files import HistoryFile
 from lakebed.timeline.history_reader import HistoryReader
 
-_BEHIND_ALL = "9" * INSTANT_LENGTH
+_AFTER_ALL = "9" * INSTANT_LENGTH
 _BLOCK = 256
-"""Rows that are made instants at once: most askers are content with the first."""
+"""Rows that are converted to instants at once: most callers need only the first."""
 Rank = tuple[int, int, str]
 
 
-def newest_begun(
+def newest_requested(
     reader: HistoryReader, files: Sequence[HistoryFile], actions: pa.Array, low: str | None = None
 ) -> Iterator[Instant]:
-    """Actions of these words by descending requested time, down to `low`."""
+    """Actions with these names by descending requested time, down to `low`."""
     latest = [(comparable(file.name.max_time), file) for file in files]
 
     def rows(file: HistoryFile) -> Iterator[Instant]:
-        return _falling(within(reader.times(file), REQUESTED, low, None), actions, REQUESTED)
+        return _descending(within(reader.times(file), REQUESTED, low, None), actions, REQUESTED)
 
     return _merged(latest, rows, lambda instant: instant.requested_time)
 
@@ -45,19 +46,19 @@ def newest_begun(
 def newest_completed(
     reader: HistoryReader, files: Sequence[HistoryFile], actions: pa.Array, until: str | None = None
 ) -> Iterator[Instant]:
-    """Actions of these words by falling completion, from `until` on."""
+    """Actions with these names by descending completion time, from `until` on."""
     runner = LocalRunner.near(is_local=reader.storage.is_local)
     times = runner.map(reader.last_completion, files, label="history") if len(files) > 1 else [None] * len(files)
-    latest = [(time or _BEHIND_ALL, file) for time, file in zip(times, files, strict=True)]
+    latest = [(time or _AFTER_ALL, file) for time, file in zip(times, files, strict=True)]
 
     def rows(file: HistoryFile) -> Iterator[Instant]:
-        return _falling(within(reader.times(file), COMPLETED, None, until), actions, COMPLETED)
+        return _descending(within(reader.times(file), COMPLETED, None, until), actions, COMPLETED)
 
     return _merged(latest, rows, lambda instant: instant.completion_time or "")
 
 
-def _falling(times: pa.Table, actions: pa.Array, column: str) -> Iterator[Instant]:
-    """The rows with these words as instants, the latest first."""
+def _descending(times: pa.Table, actions: pa.Array, column: str) -> Iterator[Instant]:
+    """The rows with these action names as instants, the latest first."""
     found = times.filter(pc.is_in(times[ACTION], actions))
     order = {name: comparable_times(found[name]) for name in dict.fromkeys((column, REQUESTED))}
     keys = pa.table({**order, ACTION: found[ACTION]})
@@ -72,15 +73,15 @@ def _merged(
     rows: Callable[[HistoryFile], Iterator[Instant]],
     time_of: Callable[[Instant], str],
 ) -> Iterator[Instant]:
-    """Rows of files that each come in falling order as one such sequence, each once."""
+    """Merges the rows of files, each in descending order, into one such sequence without repeats."""
     waiting = sorted(latest, key=lambda item: (item[0], item[1].path))
     heap: list[tuple[Rank, int, Instant, Iterator[Instant]]] = []
 
     def push(number: int, source: Iterator[Instant]) -> None:
         instant = next(source, None)
         if instant is not None:
-            begun = -int(comparable(instant.requested_time))
-            rank = (-int(comparable(time_of(instant))), begun, str(instant.action))
+            requested = -int(comparable(instant.requested_time))
+            rank = (-int(comparable(time_of(instant))), requested, str(instant.action))
             heappush(heap, (rank, number, instant, source))
 
     last: Instant | None = None

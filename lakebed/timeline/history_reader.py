@@ -1,11 +1,12 @@
 """Reads one file of the history: only the row groups, columns and rows that are needed.
 
-    <minBegin>_<maxBegin>_<level>.parquet
+    <minRequested>_<maxRequested>_<level>.parquet
         instantTime, completionTime, action: string    metadata, plan: bytes (whole timeline files)    version: int32
 
-Bodies are large and times are small: unless bodies are asked for, only the three text columns are read. Row groups are
-chosen by the statistics of the begins and of the completions. Everything that comes out is checked once, here: begins
-and names are there, times are times, and actions of a word from the future are left out.
+Bodies are large and times are small: unless bodies are requested, only the three string columns are read. Row groups
+are chosen by the statistics of the requested and the completion times. All values are validated once, here: requested
+times and action names are present, times are valid, and actions with names that this version does not know are left
+out.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ from lakebed.timeline.history_columns import (
 )
 from lakebed.timeline.history_files import HistoryFile
 
-_BEGIN, _COMPLETION = "instantTime", "completionTime"
+_REQUESTED, _COMPLETION = "instantTime", "completionTime"
 Range = tuple[str | None, str | None]
 """The first and the last time that are wanted; None where there is no limit."""
 ANY: Range = (None, None)
 SORTED_KEY = "lakebed.history.sorted"
-"""Footer key of files whose rows ascend by begin throughout, so that row groups are found by halving."""
+"""Footer key of files whose rows all ascend by requested time, so that row groups are found by binary search."""
 
 
 class HistoryReader:
-    """Reads files of one version of the history; footers and times are kept. Threads may share one."""
+    """Reads files of one version of the history; footers and times are cached. Threads may share one."""
 
     def __init__(self, storage: Storage, manifest: str):
         self.storage = storage
@@ -58,9 +59,9 @@ class HistoryReader:
     def times(
         self, file: HistoryFile, low: str | None = None, high: str | None = None, completed: Range = ANY
     ) -> pa.Table:
-        """Begin, completion and action of the rows with a begin in [low, high] that completed within a range.
+        """Requested and completion time and action of rows requested in [low, high] and completed within a range.
 
-        Row groups that hold no such row by their statistics are not read: of a file without any, the footer alone is.
+        Row groups without such rows by their statistics are not read: of a file without any, only the footer is.
         """
         if (low, high, completed) == (None, None, ANY):
             return self._group_times(file, None)
@@ -77,7 +78,7 @@ class HistoryReader:
     def bodies(self, file: HistoryFile, low: str | None, high: str | None, actions: pa.Array | None) -> pa.Table:
         """The same of these actions with their bodies, None for all actions.
 
-        Row groups without such an action are found out by their small columns, so their large ones are not read.
+        Row groups without such an action are found by their small columns, so their large ones are not read.
         """
         groups = self._row_groups(file, low, high)
         if actions is not None:
@@ -88,7 +89,7 @@ class HistoryReader:
         return _chosen(read, low, high, actions)
 
     def body_groups(self, file: HistoryFile, low: str | None, actions: pa.Array) -> Iterator[pa.Table]:
-        """The same a row group at a time; a file without such an action costs one look at its small columns."""
+        """The same a row group at a time; of a file without such an action only the small columns are read."""
         if not self._has(file, None, actions, low, None):
             return
         for group in self._row_groups(file, low, None):
@@ -96,12 +97,12 @@ class HistoryReader:
                 yield _chosen(self._group_bodies(file, group), low, None, actions)
 
     def last_completion(self, file: HistoryFile) -> str | None:
-        """A time that no completion in a file is behind, by its footer; None where that does not tell."""
+        """An upper bound of the completion times in a file, by its footer; None where that has none."""
         lasts = [last for _, last in self._completion_bounds(file)]
         return None if None in lasts else max((last for last in lasts if last is not None), default=None)
 
     def stored(self, file: HistoryFile) -> Iterator[pa.Table]:
-        """The rows a row group at a time, untouched: whoever copies them keeps words it does not know."""
+        """The rows a row group at a time, unchanged: a copy keeps actions with unknown names."""
         with self._opened(file) as parquet:
             for number in range(parquet.num_row_groups):
                 yield parquet.read_row_group(number)
@@ -122,7 +123,7 @@ class HistoryReader:
         return known
 
     def _group_bodies(self, file: HistoryFile, group: int) -> pa.Table:
-        """A row group with its bodies; the last one is kept, for neighbours are asked for one after the other."""
+        """A row group with its bodies; the last one is cached, since neighbouring actions are read in sequence."""
         with self._lock:
             known = self._bodies
         if known is None or known[:2] != (file.path, group):
@@ -142,7 +143,7 @@ class HistoryReader:
         return footer
 
     def _row_groups(self, file: HistoryFile, low: str | None, high: str | None) -> list[int]:
-        """The row groups that may hold begins in [low, high], by their statistics."""
+        """The row groups that may hold requested times in [low, high], by their statistics."""
         footer = self._footer(file)
         groups = range(footer.num_row_groups)
         if SORTED_KEY.encode() in (footer.metadata or {}):
@@ -152,7 +153,7 @@ class HistoryReader:
         return [n for n in groups if not _is_below(footer, n, low) and not _is_above(footer, n, high)]
 
     def _completion_bounds(self, file: HistoryFile) -> tuple[Range, ...]:
-        """Per row group, times between which all completions lie."""
+        """Bounds of the completion times, per row group."""
         with self._lock:
             known = self._completions.get(file.path)
         if known is None:
@@ -180,7 +181,7 @@ class HistoryReader:
             raise CorruptTable(f"the history file cannot be read: {error}", file=file.path) from error
 
     def _read(self, file: HistoryFile, schema: pa.Schema, groups: Sequence[int] | None = None) -> pa.Table:
-        """Some columns under our names and types, rows of unknown action words dropped."""
+        """Some columns under lakebed's names and types, without rows of unknown actions."""
         columns = [name for name, ours in STORED.items() if ours in schema.names]
         with self._opened(file) as parquet:
             missing = set(columns) - set(parquet.schema_arrow.names)
@@ -190,12 +191,12 @@ class HistoryReader:
             table = table.rename_columns([STORED[name] for name in table.column_names]).select(schema.names)
             table = table if table.schema.equals(schema) else table.cast(schema)
         if table[REQUESTED].null_count or table[ACTION].null_count:
-            raise CorruptTable("the history file holds an action without begin or name", file=file.path)
+            raise CorruptTable("the history file holds an action without requested time or name", file=file.path)
         if table[COMPLETED].null_count:
             completion = pc.coalesce(table[COMPLETED], table[REQUESTED])
             table = table.set_column(1, TIMES_SCHEMA.field(COMPLETED), completion)
         if not (are_times(table[REQUESTED]) and are_times(table[COMPLETED])):
-            raise CorruptTable("the history file holds a time that is none", file=file.path)
+            raise CorruptTable("the history file holds an invalid instant time", file=file.path)
         known = pc.is_in(table[ACTION], KNOWN_ACTIONS)
         return table if pc.all(known, min_count=0).as_py() else table.filter(known)
 
@@ -206,25 +207,25 @@ def _chosen(table: pa.Table, low: str | None, high: str | None, actions: pa.Arra
 
 
 def _is_below(footer: pq.FileMetaData, group: int, low: str | None) -> bool:
-    """Whether all begins of a row group are known to lie before `low`."""
+    """Whether all requested times of a row group are known to be before `low`."""
     if low is None:
         return False
-    statistics = _statistics(footer, group, _BEGIN)
+    statistics = _statistics(footer, group, _REQUESTED)
     return statistics is not None and comparable(str(statistics.max)) < comparable(low)
 
 
 def _is_above(footer: pq.FileMetaData, group: int, high: str | None) -> bool:
-    """Whether all begins of a row group are known to lie behind `high`."""
+    """Whether all requested times of a row group are known to be after `high`."""
     if high is None:
         return False
-    statistics = _statistics(footer, group, _BEGIN)
+    statistics = _statistics(footer, group, _REQUESTED)
     return statistics is not None and comparable(str(statistics.min)) > comparable(high)
 
 
 def _bounds(statistics: pq.Statistics | None) -> Range:
-    """Comparable times around those of a row group; a row without completion counts as completed when it began.
+    """Bounds of the times of a row group; a row without a completion time counts as completed at its requested time.
 
-    Whole seconds: of times with 14 digits among others of 17, the least text is not the least time.
+    In whole seconds: among times of 14 and 17 digits, the least string is not always the least time.
     """
     if statistics is None or not statistics.has_null_count or statistics.null_count:
         return ANY
@@ -243,7 +244,7 @@ def _meets(bounds: Range, wanted: Range) -> bool:
 
 
 def _statistics(footer: pq.FileMetaData, group: int, name: str) -> pq.Statistics | None:
-    """What a footer says about one of the two columns of times, which stand first."""
-    column = footer.row_group(group).column(0 if name == _BEGIN else 1)
+    """What a footer says about one of the two columns of times, which are the first two."""
+    column = footer.row_group(group).column(0 if name == _REQUESTED else 1)
     found = column.statistics if column.path_in_schema == name else None
     return found if found is not None and found.has_min_max else None

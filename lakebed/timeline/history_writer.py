@@ -2,12 +2,12 @@
 
     flush     <min>_<max>_0.parquet  ->  manifest_<N+1>  ->  _version_ = N+1        the moment that counts
     compact   10 files of a level    ->  <min>_<max>_<level+1>.parquet  ->  manifest, _version_; level by level
-              files of the last level that a name can tell merge into one of that level again
+              files of level 9, the last that fits into a name, merge into one of level 9 again
     sweep     manifests of older versions, and files that no manifest which is kept lists
 
-Whoever calls holds the table lock. A file is complete before a manifest names it, and a manifest before `_version_`
-does; what a writer that died left without a name is written over or swept up. Readers look at `_version_` once and then
-use files of that version, which stay for some more versions and rounds of archiving.
+The caller holds the table lock. A file is complete before a manifest lists it, and a manifest before `_version_` names
+it; leftovers of a writer that died, which neither lists, are overwritten or removed. Readers read `_version_` once and
+then use files of that version, which are kept for some more versions and rounds of archiving.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LAST_LEVEL = 9
 
 
 def flush(history: History, rows: pa.Table) -> History:
-    """Add actions, given as `History.loaded` has them, in order of begin; the new version."""
+    """Add actions, in the columns of `History.loaded` and by requested time; the new version."""
     times = rows[REQUESTED]
     name = history_file_name(times[0].as_py(), times[-1].as_py(), 0)
     entry = _write(history, name, iter([_stored(rows)]))
@@ -92,9 +92,9 @@ def sweep(history: History, rounds: int) -> None:
 
 
 def _not_full(files: Sequence[HistoryFile], target_size: int) -> list[HistoryFile]:
-    """The files behind the newest one that is full, oldest first: across it, a merged file would overlap it.
+    """The files after the newest full one, oldest first: a merge of files on both sides of it would overlap it.
 
-    Full is what has more than half of the size: two of those would make a file that is larger than it may be.
+    A file is full above half of the target size: two of those would make a file above the target size.
     """
     ordered = sorted(files, key=lambda file: file.path)
     full = [number for number, file in enumerate(ordered) if 2 * file.size > target_size]
@@ -102,13 +102,13 @@ def _not_full(files: Sequence[HistoryFile], target_size: int) -> list[HistoryFil
 
 
 def _first_files(files: Sequence[HistoryFile], batch: int, target_size: int) -> list[HistoryFile]:
-    """The oldest files of a level: so many as one merge takes, fewer when together they would be too large."""
+    """The oldest files of a level: as many as one merge takes, fewer when together they would be too large."""
     sizes = accumulate(file.size for file in files[:batch])
     return [file for file, size in zip(files, sizes, strict=False) if size <= target_size]
 
 
 def _merged(history: History, files: Sequence[HistoryFile]) -> Iterator[pa.Table]:
-    """The stored rows of files in order of begin, row group by row group where the ranges of the files lie apart."""
+    """The stored rows of files by requested time, row group by row group where the ranges of the files are disjoint."""
     ordered = sorted(files, key=lambda file: file.path)
     names = [file.name for file in ordered]
     parts = (_cast(part) for part in History(history.storage, ordered, None, history.folder).parts())
@@ -131,7 +131,7 @@ def _stored(rows: pa.Table) -> pa.Table:
 
 def _write(history: History, name: str, parts: Iterator[pa.Table]) -> ManifestEntry:
     path = f"{history.folder}/{name}"
-    history.storage.delete([path])  # a leftover: no version names it
+    history.storage.delete([path])  # a leftover: no manifest lists it
     with history.storage.open_output(path) as out:
         with pq.ParquetWriter(
             out,
@@ -178,7 +178,7 @@ def _entries(files: Sequence[HistoryFile] | Iterator[HistoryFile]) -> list[Manif
 
 
 def _kept_manifests(history: History, listed: Sequence[str], rounds: int) -> dict[int, tuple[ManifestEntry, ...]]:
-    """Versions that stay: so many at least, and all since so many rounds ago. A flush adds a file of level 0."""
+    """Versions to keep: at least `rounds`, and all of the last `rounds` rounds. A flush adds a file of level 0."""
     kept: dict[int, tuple[ManifestEntry, ...]] = {}
     flushes = 0
     number = history.version or 0

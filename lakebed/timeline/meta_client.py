@@ -1,13 +1,13 @@
 """The client of one table: its location, its configuration and its timeline.
 
-Everything above asks here: is this instant committed, when did it complete, what did it write, what is planned. A
-client is one moment of a table: `reload()` gives a new one, so that a plan made from a client never sees half a change.
-Who changes the timeline itself need not list it again to see that: `changed()` gives the table as the change left it.
-It can be pickled; what was read along the way (bodies, history) is left behind and read again where it is needed.
+It answers for the other layers: is this instant committed, when did it complete, what did it write, what is planned. A
+client is one moment of a table: `reload()` returns a new one, so that a plan made from a client never sees half a
+change. A caller that changed the timeline itself need not list it again: `changed()` returns the table after the
+change. A client can be pickled; what it has cached (bodies, history) is not part of the pickle and is read again.
 
-    committed(begin) = a completed write of the active timeline, or of the history, or older than the first write that
-                       the active timeline holds without a savepoint (archiving takes instants oldest first), unless
-                       the active timeline knows that it was rolled back
+    committed(requested time) = a completed write of the active timeline, or of the history, or older than the first
+                                write that the active timeline holds without a savepoint (archiving takes instants
+                                oldest first), unless the active timeline records that it was rolled back
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from lakebed.timeline.active import ActiveTimeline, load_active
 from lakebed.timeline.clock import comparable, to_instant_time
 from lakebed.timeline.history import History
 from lakebed.timeline.table_properties import load_table_config
-from lakebed.timeline.table_schema import Report, saved_history, told_schema
+from lakebed.timeline.table_schema import Report, reported_schema, saved_history
 from lakebed.timeline.timeline import Timeline
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
@@ -82,15 +82,15 @@ class MetaClient:
         return cls(storage, config, active)
 
     def reload(self) -> MetaClient:
-        """The same table as it is now. Completed actions never change, so what is known of them is kept."""
+        """The same table as it is now. Completed actions never change, so their cached bodies are kept."""
         fresh = MetaClient.open(self.storage)
         fresh._bodies.update((i, body) for i, body in self._bodies.items() if i.is_completed)
         return fresh
 
     def changed(self, made: Mapping[Instant, int], gone: Iterable[Instant] = ()) -> MetaClient:
-        """The table as a change of the caller's own left it: states with the sizes of their files, and states removed.
+        """The table after a change by the caller: states created, with the sizes of their files, and states removed.
 
-        The change must be on storage. What others did since this client was read is not in it, as in any older client.
+        The change must be on storage. Changes of other writers since this client was read are not included.
         """
         names = {instant_file_name(instant): size for instant, size in made.items()}
         active = self.active.changed(names, frozenset(map(instant_file_name, gone)))
@@ -121,7 +121,7 @@ class MetaClient:
         """History and active timeline together."""
         return self.history.timeline().merged(self.timeline)
 
-    # Is it committed, and since when
+    # Whether and when writes were committed
 
     @cached_property
     def _timeline_starts(self) -> str | None:
@@ -145,7 +145,7 @@ class MetaClient:
 
     @cached_property
     def _undone(self) -> frozenset[str]:
-        """Begins that completed rollbacks and restores of the active timeline undid. A service may have run again."""
+        """Requested times that completed rollbacks and restores on the timeline undid; a service may rerun one."""
         found: set[str] = set()
         for instant in self.timeline.completed.of_actions(Action.ROLLBACK, Action.RESTORE):
             body = self.body(instant)
@@ -156,7 +156,7 @@ class MetaClient:
         return frozenset(found)
 
     def is_undone(self, requested_time: str) -> bool:
-        """Whether the write with this requested time was rolled back, and neither it nor another came in its place."""
+        """Whether the write with this requested time was rolled back, and no action with that time exists."""
         return (
             requested_time in self._undone
             and not self.timeline.at(requested_time)
@@ -164,14 +164,14 @@ class MetaClient:
         )
 
     def completion_time(self, requested_time: str) -> str | None:
-        """When the write with this requested time became visible, None when nobody knows of it."""
+        """When the write with this requested time became visible, None when it is unknown."""
         instant = self.timeline.completed_write(requested_time)
         if instant is None:
             instant = next((i for i in self.history.find(requested_time) if i.action.adds_files), None)
         return instant.completion_time if instant else None
 
     def resolve_time(self, value: str | dt.datetime | dt.date) -> str:
-        """A time to travel to: that of an instant is its completion, any other is taken as it stands."""
+        """The time of a time-travel query: the completion time of an instant, any other time as it is."""
         time = to_instant_time(value, self.config.timezone)
         names = (time, value.strip()) if isinstance(value, str) else (time,)
         return next((done for name in names if (done := self.completion_time(name))), time)
@@ -221,7 +221,7 @@ class MetaClient:
     def writes_within(self, start: str | None, end: str | None) -> frozenset[str]:
         """Requested times of the writes that completed in (start, end], archived ones included."""
         active = self.timeline.of_actions(*_WRITES).completed_within(start, end)
-        archived = self.history.begins_within(start, end, _WRITES)
+        archived = self.history.requested_within(start, end, _WRITES)
         return frozenset(archived).union(instant.requested_time for instant in active)
 
     def writes_during(self, low: str, high: str) -> tuple[Instant, ...]:
@@ -285,21 +285,21 @@ class MetaClient:
 
     @cached_property
     def replaced_in_history(self) -> Mapping[FileGroupId, tuple[Replacement, ...]]:
-        """The same of archived replacecommits: their files may lie around until a clean comes by."""
+        """The same of archived replacecommits: their files may exist until the next clean."""
         return _replacements(self.history.decoded((Action.REPLACE_COMMIT,)))
 
     # Schemas
 
     def schema_json(self, at: str | None = None) -> str | None:
         """Avro text of the table's schema: that of the write that completed last (by `at`) and carries one."""
-        return told_schema(self._reports(at), at) or self.config.create_schema or None
+        return reported_schema(self._reports(at), at) or self.config.create_schema or None
 
     def schema_history(self) -> str | None:
         """JSON text of all schemas of a table with schema-on-read, newest first; None for other tables."""
         return saved_history(self.storage, self.is_committed, self._reports())
 
     def _reports(self, until: str | None = None) -> Iterator[Report]:
-        """Completed writes by falling completion, archived ones from `until` on, with a way to what they reported."""
+        """Completed writes by descending completion, archived ones from `until` on, with a reader of its report."""
         for instant in reversed(self.timeline.completed.of_actions(*_WRITES).in_completion_order()):
             yield instant, partial(self.body, instant)
         for instant in self.history.newest_completed_first(_WRITES, until):

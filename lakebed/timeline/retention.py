@@ -2,13 +2,13 @@
 
     file v1      file v2            file v3
     ├─────────────┼──────────────────┼───────►   completion times
-                  ^ v1 is needed until here: when a clean took it, the table is whole since this time
+                  ^ v1 is needed until here: once a clean removed it, the table is complete from this time on
 
-Every state from `whole_since` on can be read; a clean says that time itself (`WHOLE_SINCE`), for all cleans before it
-as well, so it does not matter which of them were archived. Other cleans name a write to retain, or nothing at all
-(Hudi's by file versions); for these a time is taken that is late enough. The present state is whole in any case, and so
-is that of a savepoint, whose files no clean takes. Whoever asks for something older is refused: an answer from what
-happens to be left would be wrong without a sign.
+Every state from `whole_since` on can be read; lakebed's cleans record that time (`WHOLE_SINCE`), for all cleans before
+them as well, so it does not matter which of them were archived. Other cleans name a write to retain, or nothing at all
+(Hudi's by file versions); for these a time is used that is late enough. The present state is always complete, and so is
+that of a savepoint, whose files no clean removes. A query of an older state is rejected: a result from the files that
+are left would be silently wrong.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from lakebed.timeline.timeline import by_completion
 
 _WRITES = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 WHOLE_SINCE = "lakebed.whole.since"
-"""Where a clean says from which completion time on every state is whole once its files are gone."""
+"""Key under which a clean records the completion time from which on every state is complete without its files."""
 EVER = "0" * INSTANT_LENGTH
-"""What one says that took nothing any state needs: files of attempts that lost, and of writes that were undone."""
+"""Recorded by a clean that removed nothing any state needs: files of failed attempts and of undone writes."""
 _WHOLE_FROM_WRITE = "lakebed.earliest.retained"
-"""The same as cleans of earlier releases said it: the requested time of the first write whose state is whole."""
+"""The same in earlier releases: the requested time of the first write whose state is complete."""
 
 
 def require_readable(client: MetaClient, at: str, what: str, hint: str = "", *, and_later: bool = False) -> None:
-    """Refuse a question that needs the state at completion time `at`, `what` in words, where files of it are gone.
+    """Reject a query of the state at completion time `at`, called `what` in the error, if files of it are gone.
 
-    With `and_later` it needs every later state as well, as one about each change does; a savepoint holds only its own.
+    With `and_later` it needs every later state as well, as a query of all changes does; a savepoint keeps one state.
     """
     since = whole_since(client)
     if since is None or comparable(at) >= since or (not and_later and _is_saved(client, at)):
@@ -45,9 +45,9 @@ def require_readable(client: MetaClient, at: str, what: str, hint: str = "", *, 
 
 
 def whole_since(client: MetaClient, *, planned: bool = False) -> str | None:
-    """The completion time from which on every state can be read; None when no clean took anything.
+    """The completion time from which on every state can be read; None when no clean removed anything.
 
-    A clean that is being run may have begun to delete. With `planned` those that nobody began count, too.
+    An inflight clean may have begun to delete. With `planned`, cleans that are only requested count, too.
     """
     found = ""
     for clean, plan in _pending_cleans(client):
@@ -55,7 +55,7 @@ def whole_since(client: MetaClient, *, planned: bool = False) -> str | None:
             found = max(found, stated_by(client, clean, plan))
     for clean in _completed_cleans(client):
         if comparable(clean.requested_time) <= found:
-            break  # whatever it took was old before it was planned
+            break  # the files it removed were old before it was planned
         body = client.body(clean)
         if isinstance(body, CleanMetadata) and _took_files(body):
             found = max(found, _set_back(client, clean, stated_by(client, clean, body)))
@@ -68,26 +68,26 @@ def whole_since(client: MetaClient, *, planned: bool = False) -> str | None:
 
 
 def stated_by(client: MetaClient, clean: Instant, body: CleanPlan | CleanMetadata) -> str:
-    """The completion time from which on every state is whole as far as one clean is concerned."""
+    """The completion time from which on every state is complete in spite of one clean."""
     if stated := body.extra.get(WHOLE_SINCE):
         return comparable(stated)
     if write := body.extra.get(_WHOLE_FROM_WRITE):
         return comparable(client.completion_time(write) or write)
     retained = body.earliest_to_retain if isinstance(body, CleanMetadata) else _time(body)
     writes = client.timeline.completed.writes
-    if not retained:  # by file versions: the newest state that it can have known
+    if not retained:  # by file versions: the newest state that existed when it ran
         until = clean.completion_time or clean.requested_time
         return comparable(writes.completed_by(until).last_completion or clean.requested_time)
     done = client.completion_time(retained)
-    if done is None:  # it was undone since
+    if done is None:  # rolled back since
         return comparable(clean.requested_time)
-    # Hudi keeps what the retained write found, and goes by begins: what was under way then may have replaced more.
+    # Hudi keeps the state before the retained write, by requested times: writes pending then may have replaced more.
     late = writes.requested_before(retained).completed_within(done, None).last_completion
     return comparable(late) if late else _found_by(client, done)
 
 
 def _found_by(client: MetaClient, done: str) -> str:
-    """Since when the table was as a write that completed then found it: since the completion before it."""
+    """When the state before the write completed at `done` came about: at the completion before it."""
     until = before(done)
     return _last_change(client, until) or until
 
@@ -141,12 +141,12 @@ def _completed_cleans(client: MetaClient) -> Iterator[Instant]:
 
 
 def _took_files(body: CleanMetadata) -> bool:
-    """Whether a clean took anything; Hudi also writes empty ones."""
+    """Whether a clean removed anything; Hudi also writes empty ones."""
     return any(done.deleted or done.patterns or done.partition_deleted for done in body.partitions.values())
 
 
 def _set_back(client: MetaClient, clean: Instant, since: str) -> str:
-    """The time, or that of the savepoint before it to which the table went back after the clean."""
+    """The time, or that of an earlier savepoint to which the table was restored after the clean."""
     restores = list(client.timeline.completed.of_actions(Action.RESTORE))
     if client.is_before_timeline(clean.requested_time):
         restores += client.history.newest_first((Action.RESTORE,), low=clean.requested_time)

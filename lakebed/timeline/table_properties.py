@@ -1,11 +1,12 @@
-"""`hoodie.properties`: located, read and replaced, with its backup.
+"""Finds, reads and replaces `hoodie.properties`, with its backup.
 
     replace:   write hoodie.properties.backup (the old)  ->  rewrite hoodie.properties  ->  delete the backup
 
-A writer that dies in the middle leaves a missing or half-written file, and the backup is then the truth. A file is
-whole when it names the table and its version and its checksum fits; while a backup lies beside it, a file without a
-checksum is taken for half-written. Our own rewrite is one compare-and-swap, so that of two programs that change the
-file at once neither undoes the other; the backup is for those whose writes are not atomic, and costs two requests.
+A writer that dies in the middle leaves a missing or half-written file, and the backup then counts. A file is complete
+when it names the table and its version and its checksum fits; while there is a backup beside it, a file without a
+checksum is taken as half-written. Lakebed's own rewrite is one compare-and-swap, so that of two programs that change
+the file at once neither undoes the other; the backup is for programs whose writes are not atomic, and costs two
+requests.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ def update_properties(
 
 
 def _current(storage: Storage) -> tuple[bytes, str]:
-    """The properties to start from, with their version; a rewrite that died half way is first taken back."""
-    load_table_config(storage)  # says what is wrong when there is neither a whole file nor a whole backup
+    """The properties to start from, with their version; a rewrite that was interrupted is undone first."""
+    load_table_config(storage)  # raises when neither the file nor the backup is complete
     try:
         data, version = storage.read_versioned(PROPERTIES_FILE)
     except FileNotFoundError:
@@ -100,7 +101,7 @@ def _current(storage: Storage) -> tuple[bytes, str]:
 
 
 def _swapped(storage: Storage, data: bytes, version: str) -> bool:
-    """Whether our bytes are the file now; after a lost answer the file itself tells."""
+    """Whether the file now holds our bytes; after a lost answer it is read back."""
     try:
         return storage.compare_and_swap(PROPERTIES_FILE, data, version)
     except StorageUnavailable:
@@ -110,7 +111,7 @@ def _swapped(storage: Storage, data: bytes, version: str) -> bool:
 
 
 def _whole(storage: Storage, file: str) -> dict[str, str] | None:
-    """The properties, None when there is no such file; a file that is not whole is corrupt."""
+    """The properties, None when there is no such file; an incomplete file is corrupt."""
     try:
         data = storage.read(file)
     except (FileNotFoundError, NotADirectoryError):
@@ -135,11 +136,11 @@ def _backup(storage: Storage) -> dict[str, str] | None:
 
 
 def _what_is_there(storage: Storage) -> str:
-    """A sentence on what the folder holds, for those who are one folder too high or too low."""
+    """What the folder holds, as a sentence, in case the path is one folder too high or too low."""
     folders = list(islice(storage.list_folders(""), _LOOKED_AT))
     files = [info.name for info in islice(storage.list(""), _LOOKED_AT)]
     if not folders and not files:
-        return "the place is empty or does not exist. Check the path, or create the table"
+        return "the location is empty or does not exist. Check the path, or create the table"
     tables = [folder for folder in folders if storage.stat(f"{folder}/{PROPERTIES_FILE}") is not None]
     if tables:
         return f"but it holds tables: {_some(tables)}. Open one of those"

@@ -1,8 +1,12 @@
 """The schema of a table from its timeline: the newest that a write reported, and the history of all of them.
 
-<timeline>/<begin>_<done>.<action>         a report with the Avro text `schema`, and under schema-on-read with
-`latest_schema`, the version that the files of the write have
-.hoodie/.schema/<begin>_<done>.schemacommit   all versions, saved by every ALTER TABLE and by the writes after it
+    <timeline>/<requested>_<completed>.<action>             a report with the Avro text `schema`, and under
+                                                            schema-on-read with `latest_schema`, the version that the
+                                                            files of the write have
+    .hoodie/.schema/<requested>_<completed>.schemacommit    all versions, saved by every ALTER TABLE and by the writes
+                                                            after it
+
+Tables without schema-on-read have files of the first kind only.
 """
 
 from __future__ import annotations
@@ -19,15 +23,15 @@ from lakebed.timeline.clock import comparable
 from lakebed.timeline.timeline import Timeline
 
 Report = tuple[Instant, Callable[[], ActionBody | None]]
-"""A completed write, and a way to what it reported."""
+"""A completed write, and a function that reads what it reported."""
 _REWRITES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
 
 
-def told_schema(newest_first: Iterable[Report], at: str | None = None) -> str | None:
-    """Avro text of the schema that the newest write tells, of those completed by `at`.
+def reported_schema(newest_first: Iterable[Report], at: str | None = None) -> str | None:
+    """Avro text of the schema in the report of the newest write, of those completed by `at`.
 
-    A table service rewrites what others wrote: its report tells the schema of its plan, perhaps an older one than the
-    table's, and counts only where no write is left to ask.
+    A table service rewrites existing rows: its report has the schema of its plan, perhaps older than the table's, and
+    is used only where no report of a write has a schema.
     """
     rewritten = None
     for instant, read in newest_first:
@@ -44,8 +48,8 @@ def told_schema(newest_first: Iterable[Report], at: str | None = None) -> str | 
 def saved_history(storage: Storage, is_committed: Callable[[str], bool], newest_first: Iterable[Report]) -> str | None:
     """The JSON text that was saved last, None where none was.
 
-    Writers save it anew, and drop what archived actions saved. A client that knows none of those that are there is
-    older than them: without a history it would look for columns by name.
+    Writers save it again, and delete what archived actions saved. A client whose timeline has none of the saved
+    versions is older than all of them, and must not go on: without a history it would find columns by name.
     """
     found = (parse_instant_file(info.name) for info in storage.list(SCHEMA_DIR))
     saved = Timeline.of(one for one in found if one is not None).completed.instants
@@ -57,13 +61,13 @@ def saved_history(storage: Storage, is_committed: Callable[[str], bool], newest_
             except UnicodeDecodeError:
                 raise CorruptTable("the schema history is not UTF-8 text", file=path) from None
             except FileNotFoundError:
-                raise _went_on(path) from None
-    if saved and _tells_versions(newest_first):
-        raise _went_on(SCHEMA_DIR)
+                raise _history_changed(path) from None
+    if saved and _reports_versions(newest_first):
+        raise _history_changed(SCHEMA_DIR)
     return None
 
 
-def _tells_versions(newest_first: Iterable[Report]) -> bool:
+def _reports_versions(newest_first: Iterable[Report]) -> bool:
     for _, read in newest_first:
         body = read()
         if isinstance(body, CommitMetadata) and body.schema_json:
@@ -71,5 +75,5 @@ def _tells_versions(newest_first: Iterable[Report]) -> bool:
     return False
 
 
-def _went_on(file: str) -> ConflictError:
-    return ConflictError("the history of the schema went on", file=file, hint="Open the table again and retry.")
+def _history_changed(file: str) -> ConflictError:
+    return ConflictError("the history of the schema has changed", file=file, hint="Open the table again and retry.")

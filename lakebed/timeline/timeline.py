@@ -6,7 +6,8 @@
 
 Folder listings show every state of every action; a `Timeline` holds each action once, in its most advanced state. A
 compaction that finished is a `commit`, a log compaction a `deltacommit`, a clustering a `replacecommit`, so the pending
-instant disappears behind the completed one. A savepoint shares its begin with the commit it saves and stays apart.
+instant disappears behind the completed one. A savepoint has the requested time of the commit it saves and is a separate
+action.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _RANK = {State.REQUESTED: 0, State.INFLIGHT: 1, State.COMPLETED: 2}
 
 
 def by_requested(instant: Instant) -> tuple[str, str]:
-    """Order of begin; a savepoint comes behind the commit it saves."""
+    """Order of requested time; a savepoint comes after the commit it saves."""
     return (comparable(instant.requested_time), instant.action)
 
 
@@ -55,7 +56,7 @@ class Timeline:
         return len(self.instants)
 
     @cached_property
-    def _by_begin(self) -> dict[str, tuple[Instant, ...]]:
+    def _by_requested_time(self) -> dict[str, tuple[Instant, ...]]:
         found: dict[str, list[Instant]] = {}
         for instant in self.instants:
             found.setdefault(instant.requested_time, []).append(instant)
@@ -63,10 +64,10 @@ class Timeline:
 
     def at(self, requested_time: str) -> tuple[Instant, ...]:
         """All actions with that requested time: two when a commit has a savepoint."""
-        return self._by_begin.get(requested_time, ())
+        return self._by_requested_time.get(requested_time, ())
 
     def find(self, requested_time: str, action: Action | None = None) -> Instant | None:
-        """The action with that requested time; without a word the savepoint of a commit is not meant."""
+        """The action with that requested time; without `action` a savepoint is never returned."""
         for instant in self.at(requested_time):
             if instant.action is action or (action is None and instant.action is not Action.SAVEPOINT):
                 return instant
@@ -137,10 +138,10 @@ class Timeline:
 
     @cached_property
     def first_write_not_saved(self) -> Instant | None:
-        """The first completed write without a savepoint: where the timeline starts without holes.
+        """The first completed write without a savepoint: from it on the timeline has no gaps.
 
-        Archiving may pass a savepoint by and leave its commit behind, so a saved commit says nothing about what
-        lies between it and the next one.
+        Archiving may skip a commit with a savepoint and leave it on the timeline, so actions between such a commit and
+        the next one may be archived.
         """
         saved = {i.requested_time for i in self.instants if i.action is Action.SAVEPOINT}
         writes = (i for i in self.instants if i.is_completed and i.action.adds_files)
@@ -152,7 +153,7 @@ class Timeline:
 
 
 def _advances(instant: Instant, known: Instant) -> bool:
-    """Whether the state replaces the known one; of two completions the first published counts."""
+    """Whether the state replaces the known one; of two completions the earlier one counts."""
     if instant.completion_time and known.completion_time:
         return comparable(instant.completion_time) < comparable(known.completion_time)
     return _RANK[instant.state] > _RANK[known.state]

@@ -1,14 +1,14 @@
 """Which listed files are committed, by the timeline and the commit reports.
 
 A file belongs to the write whose requested time is in its name. It counts when that write is committed and, whenever
-the write's report is at hand, when the report names the file: a task that was tried twice may leave a second file
-behind, even after the commit, and only the report knows which attempt won. Archived reports are not fetched for this;
-archiving removes unnamed files first. Some logs bear the requested time of another write, and the report of the write
-that made them names them: those of tables from before version 8, which bear that of their base file, and those of
-buckets to come, which Hudi writes beside the old ones while a resize is pending.
+the write's report is available, when the report names the file: a task that was tried twice may leave a second file
+behind, even after the commit, and only the report says which attempt succeeded. Archived reports are not fetched for
+this; archiving removes unnamed files first. Some logs have the requested time of another write in their name, and the
+report of the write that made them names them: those of tables before version 8, which have that of their base file, and
+those of future buckets, which Hudi writes beside the old ones while a resize is pending.
 
-The reports are also asked the other way round: a file that a slice needs and that no folder shows, or shows shorter
-than it was written, was lost, and an answer without it would be wrong without a sign.
+The reports also show which files are lost: a file that a slice needs and that is missing in its folder, or shorter than
+it was written. A result without it would be silently wrong, so that is an error.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class NamedFiles:
     """The files that one commit reports, as (partition path, file name)."""
 
     names: frozenset[tuple[str, str]]
-    unsaid: frozenset[tuple[str, str]] = frozenset()
-    """Partition and file id of reports without any name: of these groups every file of the commit counts."""
+    unnamed: frozenset[tuple[str, str]] = frozenset()
+    """Partition and file id of stats without any file name: of these groups every file of the commit counts."""
     written: Mapping[str, tuple[FileInfo, ...]] = field(default_factory=dict)
-    """By partition, the files that the commit made; the size is 0 where the report says none."""
+    """By partition, the files that the commit wrote; the size is 0 where the report has none."""
 
     @classmethod
     def of(cls, commit: CommitMetadata, file: str) -> NamedFiles:
-        """The files of a report that was read from `file`; paths that contradict themselves or leave are refused."""
+        """The files of a report that was read from `file`; a path outside its partition or the table is rejected."""
         names: set[tuple[str, str]] = set()
-        unsaid: set[tuple[str, str]] = set()
+        unnamed: set[tuple[str, str]] = set()
         written: dict[str, tuple[FileInfo, ...]] = {}
         for partition, stats in commit.stats.items():
             made: dict[str, int] = {}
@@ -50,19 +50,19 @@ class NamedFiles:
                 paths = [path for path in (stat.path, stat.base_file, *stat.log_files, *stat.cdc_files) if path]
                 names.update((partition, _name_within(partition, path, file)) for path in paths)
                 if not stat.path and not stat.log_files:
-                    unsaid.add((partition, stat.file_id))
+                    unnamed.add((partition, stat.file_id))
                 made.update((_name_within(partition, path, file), 0) for path in stat.log_files)
                 if stat.path:
                     made[_name_within(partition, stat.path, file)] = stat.file_size
             written[partition] = tuple(FileInfo(joined(partition, name), size, 0) for name, size in made.items())
-        return cls(frozenset(names), frozenset(unsaid), written)
+        return cls(frozenset(names), frozenset(unnamed), written)
 
     def has(self, partition_path: str, file_id: str, name: str) -> bool:
-        return (partition_path, name) in self.names or (partition_path, file_id) in self.unsaid
+        return (partition_path, name) in self.names or (partition_path, file_id) in self.unnamed
 
 
 def _name_within(partition: str, path: str, file: str) -> str:
-    """The name of a reported file, given alone or with the partition it is reported in, and no other."""
+    """The name of a reported file, whose path is the name alone or has the partition that it is reported in."""
     folder, _, name = path.rpartition("/")
     try:
         checked_path(path)
@@ -75,22 +75,22 @@ def _name_within(partition: str, path: str, file: str) -> str:
 
 
 class CommitLookup(Protocol):
-    """What the view asks of a timeline. The metadata table answers by the timeline of its data table as well."""
+    """What the view needs of a timeline. For the metadata table it also depends on the timeline of its data table."""
 
     def is_committed(self, requested_time: str) -> bool: ...
 
     def completion_time(self, requested_time: str) -> str | None: ...
 
     def is_named(self, file: BaseFile | LogFile) -> bool:
-        """False only for a file that its commit, whose report is at hand, does not name."""
+        """False only for a file whose commit has an available report that does not name it."""
         ...
 
     def writer_of(self, file: BaseFile | LogFile) -> str:
-        """The begin of the write that made the file, be it another than that in its name."""
+        """The requested time of the write that made the file, which may differ from that in its name."""
         ...
 
-    def replacements(self, group: FileGroupId, oldest_begin: str) -> tuple[Replacement, ...]:
-        """The replacecommits that retired the group, whose oldest file at hand has that requested time."""
+    def replacements(self, group: FileGroupId, oldest_requested_time: str) -> tuple[Replacement, ...]:
+        """The replacecommits that retired the group, whose oldest known file has that requested time."""
         ...
 
     def pending_compactions(self) -> Mapping[FileGroupId, tuple[str, ...]]:
@@ -98,15 +98,15 @@ class CommitLookup(Protocol):
         ...
 
     def log_compacted_by(self, file: BaseFile | LogFile) -> str | None:
-        """The begin of the completed log compaction that covers a log; such a log may be cleaned before its slice."""
+        """Requested time of the completed log compaction of a log; such a log may be cleaned before its slice."""
         ...
 
-    def prefetch(self, begins: Iterable[str]) -> None:
-        """A hint that these commits will be asked for."""
+    def prefetch(self, requested_times: Iterable[str]) -> None:
+        """A hint that the reports of these commits will be needed."""
         ...
 
     def written(self) -> Mapping[str, Sequence[FileInfo]]:
-        """By partition, what the reports at hand say was written; nothing for listings that come out of commits."""
+        """By partition, the files that available reports list as written; empty for listings made from commits."""
         ...
 
 
@@ -120,7 +120,7 @@ class TimelineCommits:
     _pending: dict[FileGroupId, tuple[str, ...]] | None = None
     _log_compacted: dict[tuple[str, str], str] | None = None
     _written: dict[str, list[FileInfo]] | None = None
-    _others: dict[str, str] | None = None
+    _other_writes: dict[str, str] | None = None
 
     def is_committed(self, requested_time: str) -> bool:
         return self.client.is_committed(requested_time)
@@ -134,29 +134,29 @@ class TimelineCommits:
         named, group = self._report(file.requested_time), file.file_group
         if named is None or named.has(group.partition_path, group.file_id, file.name):
             return True
-        return isinstance(file, LogFile) and (file.path in self._strangers() or self._is_command(file))
+        return isinstance(file, LogFile) and (file.path in self._logs_of_other_writes() or self._is_command(file))
 
     def _is_command(self, file: LogFile) -> bool:
-        """Whether a log takes back blocks of others in its slice; it bears the time of the slice's base file."""
+        """Whether a log rolls back blocks of other logs in its slice; its time is that of the slice's base file."""
         return self.client.config.has_shared_logs and not file.native and file.write_token == ROLLBACK_TOKEN
 
     def writer_of(self, file: BaseFile | LogFile) -> str:
-        found = self._strangers().get(file.path) if isinstance(file, LogFile) else None
+        found = self._logs_of_other_writes().get(file.path) if isinstance(file, LogFile) else None
         return found or file.requested_time
 
-    def _strangers(self) -> Mapping[str, str]:
-        """Logs that bear the requested time of another write than the first that reports them, with that one's."""
-        if self._others is None:
-            begins = [i.requested_time for i in self.client.completed_writes()] if self.check_names else []
-            self._others = {
+    def _logs_of_other_writes(self) -> Mapping[str, str]:
+        """Logs with a requested time other than that of the first write that reports them, by path, with the latter."""
+        if self._other_writes is None:
+            requested_times = [i.requested_time for i in self.client.completed_writes()] if self.check_names else []
+            self._other_writes = {
                 info.path: requested_time
-                for requested_time in reversed(begins)
+                for requested_time in reversed(requested_times)
                 if (report := self._report(requested_time))
                 for infos in report.written.values()
                 for info in infos
                 if requested_time not in info.name and parse_log_file(info.name) is not None
             }
-        return self._others
+        return self._other_writes
 
     def _report(self, requested_time: str) -> NamedFiles | None:
         if requested_time not in self._named:
@@ -169,9 +169,9 @@ class TimelineCommits:
     def written(self) -> Mapping[str, Sequence[FileInfo]]:
         if self._written is None:
             found: dict[str, list[FileInfo]] = {}
-            begins = [instant.requested_time for instant in self.client.completed_writes()] if self.check_names else []
-            self.prefetch(begins)
-            for report in filter(None, map(self._report, begins)):
+            requested_times = [i.requested_time for i in self.client.completed_writes()] if self.check_names else []
+            self.prefetch(requested_times)
+            for report in filter(None, map(self._report, requested_times)):
                 for partition, files in report.written.items():
                     found.setdefault(partition, []).extend(files)
             self._written = found
@@ -181,9 +181,9 @@ class TimelineCommits:
     def _is_metadata_table(self) -> bool:
         return self.client.config.keygen_type == "HOODIE_TABLE_METADATA"
 
-    def replacements(self, group: FileGroupId, oldest_begin: str) -> tuple[Replacement, ...]:
+    def replacements(self, group: FileGroupId, oldest_requested_time: str) -> tuple[Replacement, ...]:
         found = self.client.replaced.get(group, ())
-        if self.client.is_before_timeline(oldest_begin):
+        if self.client.is_before_timeline(oldest_requested_time):
             found = (*self.client.replaced_in_history.get(group, ()), *found)
         return found
 
@@ -208,12 +208,12 @@ class TimelineCommits:
             }
         return self._log_compacted.get((file.file_group.partition_path, file.name))
 
-    def prefetch(self, begins: Iterable[str]) -> None:
+    def prefetch(self, requested_times: Iterable[str]) -> None:
         if not self.check_names:
             return
         wanted = [
             requested_time
-            for requested_time in begins
+            for requested_time in requested_times
             if requested_time not in self._named and self.client.timeline.completed_write(requested_time)
         ]
         if len(wanted) > 1:
@@ -222,12 +222,12 @@ class TimelineCommits:
 
 
 def _starts_a_group(file: BaseFile | LogFile) -> bool:
-    """The empty log by which the metadata table claims a file group; no commit names it, yet the group counts."""
+    """Whether it is the empty log by which the metadata table creates a file group, which no commit names."""
     return isinstance(file, LogFile) and file.write_token == "0-0-0" and file.version == 1
 
 
 def visible_by(commits: CommitLookup, at: str | None) -> Callable[[str], bool]:
-    """Whether files of a begin count for a reader at time `at` (None = now); every begin is looked up once."""
+    """Whether files with a requested time are visible at time `at` (None = now); each time is looked up once."""
     limit = comparable(at) if at is not None else None
     known: dict[str, bool] = {}
 

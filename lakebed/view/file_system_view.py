@@ -1,12 +1,11 @@
-"""The file system view: listing and timeline to file groups and file slices, at any time.
+"""The file system view: file groups and file slices at any time, from a listing and the timeline.
 
-The view is a fold of commits over a listing and has no other input. It answers for one moment of the timeline, that of
-the `CommitLookup` it was given, and for any earlier time `at` by counting only what had *completed* by then: base
-files, logs and replacements alike. Where the listing comes from is a `FileLister`: folders (`StorageLister`) or the
-metadata table.
+The view is computed from a listing and the commits alone. It answers for one moment of the timeline, that of its
+`CommitLookup`, and for any earlier time `at` by counting only what had *completed* by then: base files, logs and
+replacements alike. The listing comes from a `FileLister`: folders (`StorageLister`) or the metadata table.
 
-Slices are cut over what is listed *and* what commits report to have written. Reported files that a clean took away lie
-in older slices, or in retired groups, and do no harm; one that a slice to be read needs was lost, and is an error.
+Slices are cut over what is listed *and* what commits report to have written. Reported files that a clean removed are in
+older slices, or in retired groups, and are never read; one that a slice to be read needs was lost, and is an error.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ __all__ = ["FileLister", "FileSystemView", "StatsSource", "StorageLister"]
 
 
 class FileLister(Protocol):
-    """Where partitions and their files are known from."""
+    """The source of partitions and their files."""
 
     @property
     def names_are_committed(self) -> bool:
-        """Whether only files that commits named are listed, so that nobody has to look a name up again."""
+        """Whether only files that commits named are listed, so that names need not be checked again."""
         ...
 
     def partitions(self) -> Sequence[str]:
@@ -46,7 +45,7 @@ class FileLister(Protocol):
 
 
 class StatsSource(Protocol):
-    """Where column statistics are known from. A file without statistics is left out of the answer and never pruned."""
+    """The source of column statistics. A file without statistics is left out of the result and never pruned."""
 
     def column_stats(
         self, partition_path: str, file_names: Sequence[str], columns: Sequence[str]
@@ -72,7 +71,7 @@ class FileSystemView:
         return cls(lister, TimelineCommits(client, check_names=not lister.names_are_committed))
 
     def partitions(self) -> Sequence[str]:
-        """Paths of the partitions, those included that only commits know of: their files are missed, or retired."""
+        """Paths of the partitions, including those that only commits report: their files are lost or retired."""
         return sorted({*self.lister.partitions(), *self.commits.written()})
 
     def slices(self, partition_path: str, at: str | None = None) -> tuple[FileSlice, ...]:
@@ -90,7 +89,7 @@ class FileSystemView:
         return tuple(self._whole(file_slice, at) for file_slice in slices)
 
     def file_groups(self, partition_path: str) -> tuple[FileGroup, ...]:
-        """Every group with all its committed files, retired ones and change logs included, planned slices opened.
+        """Every group with all its committed files, retired ones and change logs too, and planned compactions' slices.
 
         A file id that was retired and written again later gives two groups, the retired one first.
         """
@@ -119,7 +118,7 @@ class FileSystemView:
         return tuple(sorted((log for log in logs if log.kind == "cdc"), key=lambda log: log.order))
 
     def _visible(self, partition_path: str, at: str | None) -> list[GroupFiles]:
-        """The groups of a partition with only the files that count at `at`."""
+        """The groups of a partition with only the files that are visible at `at`."""
         is_visible = visible_by(self.commits, at)
         limit = comparable(at) if at is not None else None
         found: list[GroupFiles] = []
@@ -139,14 +138,14 @@ class FileSystemView:
         return found
 
     def _committed_groups(self, partition_path: str) -> list[GroupFiles]:
-        """The groups of a partition by file id: without files that no commit names, with files that are lost."""
+        """The groups of a partition by file id: without files that no commit names, but with lost files."""
         if partition_path not in self._groups:
             listed = {info.path: info for info in self.lister.files(partition_path)}
             written = self.commits.written().get(partition_path, ())
             lost = {info.path: info for info in written if _is_lost(info, listed.get(info.path))}
             self._lost[partition_path] = lost
             groups = group_files(partition_path, {**listed, **lost}.values())
-            self.commits.prefetch({requested_time for group in groups.values() for requested_time in group.begins()})
+            self.commits.prefetch({time for group in groups.values() for time in group.requested_times()})
             named = ((file_id, group.where(self.commits.is_named)) for file_id, group in sorted(groups.items()))
             self._groups[partition_path] = {file_id: group for file_id, group in named if not group.is_empty}
         return list(self._groups[partition_path].values())
@@ -155,7 +154,7 @@ class FileSystemView:
         return file.path in self._lost[file.file_group.partition_path]
 
     def _whole(self, file_slice: FileSlice, at: str | None) -> FileSlice:
-        """The slice, if all its files are there as they were written."""
+        """The slice, if all its files exist with their full length."""
         partition = file_slice.file_group.partition_path
         file_slice = self._without_cleaned_logs(file_slice)
         lost = next(filter(self._is_lost, file_slice.files), None)
@@ -177,9 +176,9 @@ class FileSystemView:
         )
 
     def _without_cleaned_logs(self, file_slice: FileSlice) -> FileSlice:
-        """The slice without missing logs that log compactions replaced, be it one after the other, whose last is there.
+        """The slice without missing logs that log compactions replaced, if the log of the last one exists.
 
-        A result may be gone as well, once a later one merged it.
+        A log compaction's own log may be gone as well, once a later log compaction merged it.
         """
         lost = [log for log in file_slice.log_files if self._is_lost(log)]
         if not lost:
@@ -192,7 +191,7 @@ class FileSystemView:
         return replace(file_slice, log_files=tuple(log for log in file_slice.log_files if log not in replaced))
 
     def _replacements(self, group: GroupFiles) -> tuple[Replacement, ...]:
-        return self.commits.replacements(group.id, min(group.begins(), key=comparable))
+        return self.commits.replacements(group.id, min(group.requested_times(), key=comparable))
 
 
 def _is_lost(reported: FileInfo, listed: FileInfo | None) -> bool:
@@ -203,8 +202,8 @@ def _is_lost(reported: FileInfo, listed: FileInfo | None) -> bool:
 def _retired_at(file: BaseFile | LogFile, replacements: Sequence[Replacement]) -> str | None:
     """When the file was replaced, None when it was not.
 
-    Writers with fixed file ids come back to a retired id, so a file whose write began after the replacement was
-    complete, or which the replacing write itself made, belongs to the group's next life.
+    Writers with fixed file ids reuse a retired id, so a file whose requested time is after the completion of the
+    replacement, or which the replacing write itself made, belongs to a later file group with the same id.
     """
     times = [
         r.completion_time
@@ -218,5 +217,5 @@ def _by_retirement(group: GroupFiles, replacements: Sequence[Replacement]) -> di
     """The group's files by the time at which they were replaced, oldest first and the current ones last."""
     times = {_retired_at(file, replacements) for file in group.files()}
     ordered = sorted((time for time in times if time is not None), key=comparable)
-    lives: list[str | None] = [*ordered, *([None] if None in times else [])]
-    return {life: group.where(lambda file, t=life: _retired_at(file, replacements) == t) for life in lives}  # type: ignore[misc]
+    keys: list[str | None] = [*ordered, *([None] if None in times else [])]
+    return {key: group.where(lambda file, t=key: _retired_at(file, replacements) == t) for key in keys}  # type: ignore[misc]

@@ -3,9 +3,9 @@
     hive style       country=de/day=2024-01-01        otherwise   de/2024-01-01
     url encoded      a b%2Fc  ->  a b/c               null or ""  __HIVE_DEFAULT_PARTITION__
 
-A path that cannot be mapped for certain says nothing: another number of segments than columns (a value with a slash in
-it, written without encoding), a segment that is not `column=...` in a hive-style table, a value that is none of the
-column's type, and columns whose folders the timestamp or a custom key generator formatted.
+A path that cannot be mapped with certainty gives no statistics: another number of segments than columns (a value with a
+slash in it, written without encoding), a segment that is not `column=...` in a hive-style table, a value that is not of
+the column's type, and columns whose folders the timestamp or a custom key generator formatted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OWN_NAME = ColumnStats(DEFAULT_PARTITION, DEFAULT_PARTITION)
 
 
 def mapped_columns(config: TableConfig) -> tuple[str | None, ...]:
-    """The partition columns whose values stand in the path as they are; None in the place of the others."""
+    """The partition columns whose values are in the path as they are; None at the position of the others."""
     if config.keygen_type in _FORMATTING_GENERATORS:
         return (None,) * len(config.partition_fields)
     types = config.partition_types or (None,) * len(config.partition_fields)
@@ -61,7 +61,7 @@ def partition_stats(path: str, config: TableConfig, schema: pa.Schema) -> dict[s
 def possible_stats(path: str, config: TableConfig, schema: pa.Schema) -> Iterator[dict[str, ColumnStats]]:
     """The statistics of a partition, in every form that its rows may have.
 
-    The folder for null also holds the empty text, and the text that is its own name, where a writer let that through.
+    The folder for null also holds the empty string, and the string that equals its name, where a writer allowed it.
     """
     stats = partition_stats(path, config, schema)
     doubtful = [name for name, found in stats.items() if found == _EMPTY]
@@ -70,9 +70,9 @@ def possible_stats(path: str, config: TableConfig, schema: pa.Schema) -> Iterato
 
 
 def partition_values(path: str, config: TableConfig, schema: pa.Schema) -> dict[str, Any] | None:
-    """The values of the partition columns of every row of a partition; None where the path does not tell them all.
+    """The values of the partition columns of every row of a partition; None where the path does not have them all.
 
-    The folder of rows without a value holds null; the empty text, which lies there too, only if null is not allowed.
+    Rows in the folder for null have null; the empty string, which is stored there too, only if null is not allowed.
     """
     segments = path.split("/")
     columns = mapped_columns(config)
@@ -106,7 +106,7 @@ def _value_text(name: str, segment: str, config: TableConfig) -> str | None:
 
 def _stats(text: str, data_type: pa.DataType) -> ColumnStats | None:
     is_text = pa.types.is_string(data_type) or pa.types.is_large_string(data_type)
-    if text == DEFAULT_PARTITION:  # of a text column also the empty text, and of a binary one the empty bytes
+    if text == DEFAULT_PARTITION:  # of a string column also the empty string, and of a binary one the empty bytes
         if pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type):
             return None
         return _EMPTY if is_text else ColumnStats(null_count=1, rows=1)
@@ -115,7 +115,7 @@ def _stats(text: str, data_type: pa.DataType) -> ColumnStats | None:
 
 
 def _typed(text: str, data_type: pa.DataType) -> Any:
-    """The value of a text that Hudi's key generators write for the type; None when it is none."""
+    """The value of a text that Hudi's key generators write for the type; None when it cannot be parsed."""
     for is_type, parse in _PARSERS:
         if is_type(data_type):
             try:

@@ -2,10 +2,10 @@
 
 A folder is a partition when it holds a metafile (`.hoodie_partition_metadata`, or the same with the base format's
 extension), at whatever depth: values with slashes and date paths make folders of uneven depth, one partition even
-inside another. `.hoodie` at the top is not looked into. Elsewhere a hidden folder may be scratch space of some engine
-with a copy of a partition in it, or a partition whose value begins with a dot: its metafile's depth tells.
+inside another. `.hoodie` at the top is not listed. Elsewhere a hidden folder may be scratch space of some engine with
+a copy of a partition in it, or a partition whose value begins with a dot: the depth in its metafile decides.
 
-One recursive listing per top-level folder answers both questions at once; on object stores that is the cheapest form.
+One recursive listing per top-level folder finds both partitions and files; on object stores that is the cheapest way.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ class StorageLister:
     names_are_committed: ClassVar[bool] = False
 
     def partitions(self) -> Sequence[str]:
-        return list(self._swept())
+        return list(self._listed())
 
     def files(self, partition_path: str) -> Sequence[FileInfo]:
-        """The files of a partition; one that was not swept before is listed alone."""
+        """The files of a partition; before the table has been listed, only this partition is."""
         if self._by_partition is None:
             return list(self.storage.list(partition_path))
         return self._by_partition.get(partition_path, [])
 
-    def _swept(self) -> dict[str, list[FileInfo]]:
+    def _listed(self) -> dict[str, list[FileInfo]]:
         if self._by_partition is None:
-            self._by_partition = self._sweep()
+            self._by_partition = self._list_all()
         return self._by_partition
 
-    def _sweep(self) -> dict[str, list[FileInfo]]:
+    def _list_all(self) -> dict[str, list[FileInfo]]:
         folders = [folder for folder in self.storage.list_folders("") if folder != HOODIE_DIR]
         by_folder: dict[str, list[FileInfo]] = {"": list(self.storage.list(""))}
         for files in self.runner.map(self._below, folders, label="list"):
@@ -74,7 +74,7 @@ def is_hidden(folder: str) -> bool:
 
 
 def is_marked(storage: Storage, folder: str, metafile: FileInfo) -> bool:
-    """Whether the metafile of a folder was made for it: a copy elsewhere has another depth."""
+    """Whether the metafile of a folder was written for it: in a copy elsewhere the depth does not match."""
     try:
         return read_metafile(storage, metafile).depth == (len(folder.split("/")) if folder else 0)
     except CorruptTable:

@@ -1,7 +1,7 @@
 """Pruning: which partitions and file slices a filter rules out, with a count per reason.
 
 Three tests, cheapest first: the values in a partition's path, the bucket of a key, and the column statistics of a
-slice's files. Each errs on the side of reading too much; the filter itself is applied to the rows in any case.
+slice's files. Each test keeps a slice when in doubt; the filter itself is applied to the rows in any case.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def prune_partitions(
 def prune_buckets(
     slices: Sequence[FileSlice], predicate: Predicate, config: TableConfig, report: PruneReport
 ) -> list[FileSlice]:
-    """The slices whose bucket can hold a key that the filter asks for."""
+    """The slices whose bucket can hold a key that matches the filter."""
     wanted = wanted_buckets(predicate, config)
     if wanted is None:
         return list(slices)
@@ -96,8 +96,8 @@ def prune_by_stats(
     """The slices whose files' statistics, taken together, allow a match.
 
     A merged row may take one column from the base file and another from a log, so bounds are joined over all files
-    of the slice before they are tested, and a column that one file says nothing about is unknown. The caller leaves
-    tables with mergers of their own out: those may make up values that no file holds.
+    of the slice before they are tested, and a column without statistics in one file is unknown. The caller skips this
+    for tables with custom mergers: those may compute values that no file holds.
     """
     by_partition: dict[str, list[FileSlice]] = {}
     for file_slice in slices:
@@ -134,12 +134,12 @@ def wanted_buckets(predicate: Predicate, config: TableConfig) -> frozenset[int] 
 
 
 def _buckets_of_parts(predicate: Predicate, names: Sequence[str], buckets: int) -> frozenset[int] | None:
-    """The buckets of a key of several columns, when the filter fixes all that are hashed."""
+    """The buckets of a key of several columns, when the filter fixes all hashed columns."""
     parts: list[list[str | None]] = []
     for name in names:
         texts = _texts(predicate, name)
         if texts is None or any("," in text or ":" in text for text in texts):
-            return None  # such values are cut differently depending on their neighbours
+            return None  # such values are split differently depending on their neighbours
         parts.append([None if text == NULL_TEXT else "" if text == EMPTY_TEXT else text for text in texts])
     combinations = list(islice(product(*parts), _MOST_KEYS + 1))
     if not parts or len(combinations) > _MOST_KEYS:
@@ -148,7 +148,7 @@ def _buckets_of_parts(predicate: Predicate, names: Sequence[str], buckets: int) 
 
 
 def _key_forms(text: str, config: TableConfig) -> Iterator[str]:
-    """The record keys that one column's value can have become: COMPLEX writes the name in front, older ones did not."""
+    """The possible record keys of one column's value: COMPLEX writes the name before it, older versions did not."""
     yield text
     if config.keygen_type not in ("SIMPLE", "SIMPLE_AVRO"):
         yield f"{config.key_fields[0]}:{text}"
@@ -191,7 +191,7 @@ def _equal_to(conjunct: Predicate, column: str) -> Sequence[Literal] | None:
 
 
 def _key_text(value: Any) -> str | None:
-    """The text of a value in a record key, for the types whose text is plain."""
+    """The text of a value in a record key, for types with only one text form."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -202,7 +202,7 @@ def _key_text(value: Any) -> str | None:
 
 
 def _data_files(file_slice: FileSlice) -> list[str]:
-    """The files of a slice that hold rows; tombstones only take rows away."""
+    """The files of a slice that hold rows; tombstones only delete rows."""
     logs = [log.name for log in file_slice.log_files if not (log.native and log.kind is LogKind.DELETES)]
     return [file_slice.base_file.name, *logs] if file_slice.base_file else logs
 

@@ -4,10 +4,10 @@
     ├─────────────┼──────────────────>  time
       log log       log               a log goes to the last slice whose key is at most the log's *completion*
 
-A base file opens a slice keyed by its requested time, and so does a planned compaction, though nothing is in it yet. A
-log that completed before every key, or in a group without any, opens a slice of logs alone, keyed by its own requested
-time. Where old 14-digit keys meet 17-digit completions the requested time is compared instead. Within a slice logs
-stand in order of requested time.
+A base file opens a slice keyed by its requested time, and so does a planned compaction, though it has no base file yet.
+A log that completed before every key, or in a group without any, opens a slice of logs alone, keyed by its own
+requested time. Where old 14-digit keys meet 17-digit completions the requested time is compared instead. Within a slice
+logs are ordered by requested time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class GroupFiles:
     def files(self) -> list[BaseFile | LogFile]:
         return [*self.bases, *self.logs]
 
-    def begins(self) -> set[str]:
+    def requested_times(self) -> set[str]:
         return {file.requested_time for file in self.files()}
 
     def where(self, keep: Callable[[BaseFile | LogFile], bool]) -> GroupFiles:
@@ -45,7 +45,7 @@ class GroupFiles:
 
 
 def group_files(partition_path: str, files: Iterable[FileInfo]) -> dict[str, GroupFiles]:
-    """The data files of a partition by file id; names that are none of Hudi's do not count."""
+    """The data files of a partition by file id; names that are not Hudi's are ignored."""
     groups: dict[str, GroupFiles] = {}
     for info in files:
         name = info.name
@@ -78,7 +78,7 @@ def group_files(partition_path: str, files: Iterable[FileInfo]) -> dict[str, Gro
 def cut_slices(
     group: GroupFiles, completion_time: Callable[[str], str | None], opened: Sequence[str] = ()
 ) -> tuple[FileSlice, ...]:
-    """All slices of a group, oldest first. `opened` are the begins of compactions that are planned and not finished."""
+    """All slices of a group, oldest first. `opened` are the requested times of pending compactions."""
     bases: dict[str, BaseFile] = {}
     for base in sorted(group.bases, key=_attempt):
         bases[base.requested_time] = base
@@ -94,10 +94,10 @@ def cut_slices(
 
 
 def latest_slice(group: GroupFiles, completion_time: Callable[[str], str | None]) -> FileSlice | None:
-    """What a snapshot reads: the newest base file and every log behind it, except change logs.
+    """What a snapshot reads: the newest base file and every log after it, except change logs.
 
-    Compactions that are only planned are left out on purpose: their slice would be merged with the one before it, and
-    that is the slice which stands here without them.
+    Pending compactions are left out on purpose: a reader merges their slice with the one before it, which is the
+    slice that this returns without them.
     """
     merged = GroupFiles(group.id, group.bases, [log for log in group.logs if log.kind is not LogKind.CDC])
     slices = cut_slices(merged, completion_time)
@@ -111,7 +111,7 @@ def newest_base(group: GroupFiles) -> BaseFile | None:
 
 def _slice_key(requested_time: str, keys: Sequence[str], completion_time: Callable[[str], str | None]) -> str | None:
     if keys and comparable(keys[-1]) <= comparable(requested_time):
-        return keys[-1]  # it completed after it began, so there is nothing to look up
+        return keys[-1]  # its completion is later than its requested time, so there is nothing to look up
     done = (completion_time(requested_time) or requested_time) if keys else requested_time
     for key in reversed(keys):
         when = done if len(done) == len(key) else requested_time
@@ -121,5 +121,5 @@ def _slice_key(requested_time: str, keys: Sequence[str], completion_time: Callab
 
 
 def _attempt(base: BaseFile) -> tuple[tuple[int, ...], str]:
-    """Of two attempts at one base file, when no report says which counts, the later one is taken."""
+    """Of two attempts at one base file, when no report names one, the later one is used."""
     return (tuple(int(part) for part in base.write_token.split("-")), base.path)

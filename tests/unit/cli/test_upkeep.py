@@ -56,7 +56,7 @@ def test_each_command(table: lakebed.Table, capsys: pytest.CaptureFixture[str]) 
     table.upsert(ROWS, options=OFF)
     assert "restored" in run(capsys, "restore", path)
     assert values(table) == [4, 4]
-    assert "gave up savepoint" in run(capsys, "savepoint", path, "--delete", saved["instant"])
+    assert "deleted savepoint" in run(capsys, "savepoint", path, "--delete", saved["instant"])
     limits = ["--set", "hoodie.keep.max.commits=3", "--set", "hoodie.keep.min.commits=2"]
     assert len(run(capsys, "archive", path, *limits, "--json")) >= 3
     assert values(table) == [4, 4]

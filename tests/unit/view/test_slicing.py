@@ -125,7 +125,7 @@ class Commits:
     def is_named(self, file: BaseFile | LogFile) -> bool:
         return True
 
-    def replacements(self, group: FileGroupId, oldest_begin: str) -> tuple[Replacement, ...]:
+    def replacements(self, group: FileGroupId, oldest_requested_time: str) -> tuple[Replacement, ...]:
         return self.replaced.get(group, ())
 
     def pending_compactions(self) -> Mapping[FileGroupId, tuple[str, ...]]:
@@ -134,7 +134,7 @@ class Commits:
     def log_compacted_by(self, file: BaseFile | LogFile) -> str | None:
         return None
 
-    def prefetch(self, begins: Iterable[str]) -> None:
+    def prefetch(self, requested_times: Iterable[str]) -> None:
         pass
 
     def written(self) -> Mapping[str, list[FileInfo]]:
