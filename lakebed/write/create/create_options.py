@@ -55,7 +55,7 @@ def stated(properties: Mapping[str, str], keys: Sequence[str]) -> str | None:
     found = {key: str(properties[key]).strip() for key in keys if str(properties.get(key) or "").strip()}
     if len(set(found.values())) > 1:
         pairs = " and ".join(f"{key}={value}" for key, value in found.items())
-        raise InvalidRequest(f"{pairs} contradict each other", hint="Give one of them.")
+        raise InvalidRequest(f"{pairs} differ", hint="Give one of them.")
     return next(iter(found.values()), None)
 
 
@@ -70,9 +70,7 @@ def columns_option(
 def agreed(what: str, argument: T | None, value: T | None, key: str) -> T | None:
     """The value of an argument and a property for the same setting, which must not differ."""
     if argument is not None and value is not None and argument != value:
-        raise InvalidRequest(
-            f"{what}={_shown(argument)} and {key}={_shown(value)} contradict each other", hint=f"Leave {key} out."
-        )
+        raise InvalidRequest(f"{what}={_shown(argument)} and {key}={_shown(value)} differ", hint=f"Leave {key} out.")
     return argument if argument is not None else value
 
 
