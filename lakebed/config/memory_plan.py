@@ -31,7 +31,7 @@ RUN_OVERHEAD = 4 << 20
 SORT_READS = 4
 """A sort buffer is filled in at least this many reads: the last read may exceed the buffer by the size of one read."""
 KEY_NUMBERS = 8
-"""Numbers of base rows are kept between two reads of a base file if they take at most 1/8 of the log versions' share."""
+"""Base row numbers are kept between two reads of a base file if they take 1/8 of the log versions' share or less."""
 LARGEST_SORT = 1 << 30
 """Rows that are sorted in one piece, though it takes more than a quarter of the memory; more go in quarters."""
 LEAST_SCAN = 1 << 20
