@@ -36,9 +36,9 @@ def open(  # noqa: A001 - `lakebed.open(path)` is the name people look for
 
         t = lakebed.open("s3://lake/orders", storage_options={"region": "eu-west-1"})
 
-    A table with a metadata table is not written to, for lakebed would leave that behind; with `drop_metadata=True` the
-    first write or service removes it. Tables that real Hudi wrote with a bucket index do not say how many buckets they
-    have, and need `num_buckets` to be written to. Raises `TableNotFound` when there is no table, `UnsupportedFormat`
+    A table with a metadata table is not written to, as lakebed would not update that; with `drop_metadata=True` the
+    first write or service removes it. Tables that real Hudi wrote with a bucket index do not store the number of their
+    buckets, and need `num_buckets` to be written to. Raises `TableNotFound` when there is no table, `UnsupportedFormat`
     for versions that are not read.
     """
     client = MetaClient.open(open_storage(path, storage_options))
@@ -66,7 +66,7 @@ def read(
 
         lakebed.read(spark, "/lake/orders", columns=["id", "qty"], as_of="2026-11-01 00:00:00")
 
-    With `start` (and `end`) only rows committed in that range, as `Table.incremental` has it.
+    With `start` (and `end`) only rows committed in that range, as in `Table.incremental`.
     """
     table = open(path, storage_options, options)
     wanted = str(query).replace("-", "_").lower()
@@ -74,7 +74,7 @@ def read(
         return table.scan(columns, filter, as_of, query).to_df(spark)
     if as_of is not None or wanted not in (Query.SNAPSHOT, Query.INCREMENTAL):
         raise InvalidRequest(
-            "start and end ask for the changes of a range, and go with neither as_of nor another query",
+            "start and end select the changes of a range, and cannot be combined with as_of or another query",
             hint="Leave out as_of= and query=; the rows are those of the end of the range.",
         )
     if start is None:
@@ -98,12 +98,12 @@ def create(
     if_exists: str = "error",
     storage_options: Mapping[str, str] | None = None,
 ) -> Table:
-    """Make a table and open it; nothing is written before everything is checked.
+    """Create a table and open it; nothing is written before everything is checked.
 
         t = lakebed.create("/lake/orders", schema, record_key="id", partition_by="region", ordering="updated_at")
 
     `schema` is a pyarrow or Spark schema, SQL text ("id string NOT NULL, tags array<string>"), or data whose schema is
-    taken. `log_format="v2"` makes a table of version 10 with native Parquet logs; `"v1"` one of version 9 that Hudi 1.0
+    used. `log_format="v2"` makes a table of version 10 with native Parquet logs; `"v1"` one of version 9 that Hudi 1.0
     to 1.2 read and write. `properties` are `hoodie.*` keys for what has no argument, such as the key generator.
     """
     if if_exists not in ("error", "open"):
@@ -132,7 +132,7 @@ def create(
             "there is a table already", file=storage.url, hint='Open it, or create with if_exists="open".'
         )
     client, mode = MetaClient.open(storage), {key: value for key, value in texts.items() if key in MODE_KEYS}
-    txn_context_for(client, mode)  # a table that is there keeps its settings, but who may write is for all to agree on
+    txn_context_for(client, mode)  # an existing table keeps its settings, but all writers must use one concurrency mode
     return Table(client, properties=mode)
 
 

@@ -1,8 +1,8 @@
-"""What a user holds of a table: read it, write to it, look after it.
+"""`Table`: the object with which a user reads, writes and maintains a table.
 
-`Table` stays small on purpose. What a table *contains* is behind `scan` and `incremental`; what it is *made of* is
-behind `inspect`; how a call writes is settled in `write/writer_context.py`. Nothing is cached across calls but the
-table's properties and timeline, and `refresh` renews those.
+`Table` is small on purpose. Rows are read with `scan` and `incremental`; files and timeline are shown by `inspect`; the
+settings of a write are resolved in `write/writer_context.py`. Only the table's properties and timeline are cached
+across calls, and `refresh` reloads those.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Table:
     # ------------------------------------------------------------------ what it is
     @property
     def url(self) -> str:
-        """Where the table lies."""
+        """The location of the table."""
         return self._client.storage.url
 
     @property
@@ -92,27 +92,29 @@ class Table:
         return self
 
     def check(self, memory: int | str | None = None) -> list[Finding]:
-        """Everything about the table that is not as it should be: files, timeline, order, keys. Reads all keys.
+        """Everything that is wrong with the table: files, timeline, order, keys. Reads all keys.
 
-        `memory` is a ceiling in bytes (or "512MB"); keys that do not fit are compared part by part, on disk.
+        `memory` is a ceiling in bytes (or "512MB"); keys that do not fit are spilled to disk and compared part by part.
         """
         return check_table(self._client, self._runner, self._options.override(memory=memory))
 
     @property
     def services(self) -> Services:
-        """Upkeep: `compact`, `upgrade`, `downgrade` and the like."""
+        """Table services: `compact`, `upgrade`, `downgrade` and others."""
         return self._services({})
 
     def _services(self, options: Mapping[str, str]) -> Services:
         properties = {**self._properties, **options}
         memory, drop = self._options.memory, self._drop_metadata
-        return Services(self._client, self._telling(), self._runner, memory, self.refresh, properties, drop)
+        return Services(
+            self._client, self._reporting_txn_context(), self._runner, memory, self.refresh, properties, drop
+        )
 
-    def _telling(self) -> TxnContext:
-        """How transactions are run, which tell this object what they did."""
-        return replace(self._txn_context or TxnContext.of(self._client.storage), on_change=self._see)
+    def _reporting_txn_context(self) -> TxnContext:
+        """The settings of transactions, which pass the changed timeline to this object when they end."""
+        return replace(self._txn_context or TxnContext.of(self._client.storage), on_change=self._use_client)
 
-    def _see(self, client: MetaClient) -> None:
+    def _use_client(self, client: MetaClient) -> None:
         self._client = client
 
     # ------------------------------------------------------------------ reading
@@ -170,7 +172,7 @@ class Table:
     def insert(
         self, data: Any, options: Options = None, memory: Memory = None, drop_metadata: bool = False
     ) -> CommitResult:
-        """Add rows without looking for their keys; where a hash places rows, a known key is replaced all the same."""
+        """Add rows without looking for their keys; with a hashed index, rows of the same key are replaced."""
         return self._write(data, Operation.INSERT, options, memory, drop_metadata)
 
     def bulk_insert(
@@ -182,13 +184,13 @@ class Table:
     def overwrite(
         self, data: Any, options: Options = None, memory: Memory = None, drop_metadata: bool = False
     ) -> CommitResult:
-        """Replace all rows of the table by these."""
+        """Replace all rows of the table by `data`."""
         return self._write(data, Operation.INSERT_OVERWRITE_TABLE, options, memory, drop_metadata)
 
     def overwrite_partitions(
         self, data: Any, options: Options = None, memory: Memory = None, drop_metadata: bool = False
     ) -> CommitResult:
-        """Replace the partitions that the rows belong to; others stay."""
+        """Replace the partitions that the rows belong to; other partitions stay."""
         return self._write(data, Operation.INSERT_OVERWRITE, options, memory, drop_metadata)
 
     def delete(
@@ -213,7 +215,7 @@ class Table:
     def delete_partitions(
         self, partitions: Sequence[str], options: Options = None, drop_metadata: bool = False
     ) -> CommitResult:
-        """Let whole partitions vanish, named by path or as `column=value`."""
+        """Delete whole partitions, named by path or as `column=value`."""
         if isinstance(partitions, str):
             raise InvalidRequest("delete_partitions takes a list", hint=f"Use [{partitions!r}].")
         writer = self._writer(options, None, drop_metadata)
@@ -266,7 +268,7 @@ class Table:
         return self._after_write(writer.write(data, operation), writer)
 
     def _writer(self, options: Options, memory: Memory, drop_metadata: bool = False) -> TableWriter:
-        """The writer of one call; a metadata table goes first where the caller gave it up."""
+        """The writer of one call; with `drop_metadata` the metadata table is removed first."""
         self.refresh()
         texts = option_texts(options)
         warn_unknown(texts, known_keys(), stacklevel=4)
@@ -277,14 +279,14 @@ class Table:
             memory=memory,
             default_memory=max(DEFAULT_WRITE_MEMORY, self._options.memory),
             runner=self._runner,
-            txn_context=self._telling(),
+            txn_context=self._reporting_txn_context(),
         )
         context = without_metadata_table(context, drop=drop_metadata or self._drop_metadata)
         self._client = context.client
         return TableWriter(context)
 
     def _after_write(self, result: CommitResult, writer: TableWriter, spark: Any = None) -> CommitResult:
-        """The result of a write that is done, once whatever is due after it is done, too."""
+        """The result of a completed write, after the table services that are due have run."""
         services = self._services(writer.context.properties)
         after_write(services if spark is None else services.on(spark), writer.context)
         return result

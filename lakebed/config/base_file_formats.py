@@ -1,8 +1,8 @@
-"""The formats of base files by name: what `hoodie.table.base.file.format` can say, and in lower case how files end.
+"""The formats of base files: values of `hoodie.table.base.file.format`, which in lower case are file extensions.
 
-Names and files are told by this list alone; what a format reads is a `BaseFileFormat` of `datafile/`, loaded when a
-file is opened. A new format is a file with its `BaseFileFormat` and a line here. Other distributions register theirs,
-or declare an entry point of the group `lakebed.base_file_formats` under the format's name.
+Names and extensions are recognised by this list alone; the reader of a format is a `BaseFileFormat` of `datafile/`,
+loaded when a file is opened. A new format is a file with its `BaseFileFormat` and a line here. Other distributions
+register theirs, or declare an entry point of the group `lakebed.base_file_formats` under the format's name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arguments as callers hand them over: told apart and brought into one form, for every function that takes them."""
+"""Arguments of public functions, checked and converted to one form."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from lakebed.errors import InvalidRequest
 
 Memory = int | str | None
-"""A ceiling in bytes, or text such as "512MB"; None for what the options say."""
+"""A ceiling in bytes, or text such as "512MB"; None for the value of the options."""
 
 
 def column_names(columns: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The columns of a read; None for all of them. One name on its own is taken for a mistake."""
+    """The columns of a read; None for all of them. A single name that is not in a list is refused as a mistake."""
     if columns is None:
         return None
     if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):

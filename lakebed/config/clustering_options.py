@@ -1,4 +1,4 @@
-"""What clustering may be told: when it is due, which partitions and files it takes, and how rows lie afterwards.
+"""The options of clustering: when it is due, which partitions and files it rewrites, and how rows are sorted.
 
 Keys and defaults are Hudi's.
 """
@@ -19,7 +19,7 @@ LAYOUT_STRATEGY = "hoodie.layout.optimize.strategy"
 
 
 class Curve(StrEnum):
-    """The order of rows: column by column, or along a curve that keeps near in all columns what is near in each."""
+    """The order of rows: column by column, or along a space-filling curve over all sort columns."""
 
     LINEAR = "linear"
     Z_ORDER = "z-order"
@@ -27,7 +27,7 @@ class Curve(StrEnum):
 
 
 class PartitionFilter(StrEnum):
-    """Which partitions a plan looks at."""
+    """Which partitions a plan may include."""
 
     NONE = "NONE"
     RECENT_DAYS = "RECENT_DAYS"
@@ -58,7 +58,7 @@ class ClusteringOptions:
         "hoodie.clustering.plan.partition.filter.mode",
         choice_of(PartitionFilter),
         PartitionFilter.NONE,
-        "Which partitions a plan looks at.",
+        "Which partitions a plan may include.",
     )
     lookback: int = option(
         f"{_PLAN}.daybased.lookback.partitions", NUMBER, 2, "How many partitions, newest first (`RECENT_DAYS`)."
@@ -84,7 +84,7 @@ class ClusteringOptions:
 
     # --- which files
     small_file_limit: int = option(
-        f"{_PLAN}.small.file.limit", SIZE, 300 << 20, "Slices whose base file is at least so large are left alone."
+        f"{_PLAN}.small.file.limit", SIZE, 300 << 20, "Slices whose base file is at least this large are not clustered."
     )
     target_file_size: int = option(
         f"{_PLAN}.target.file.max.bytes", SIZE, 1 << 30, "The size at which the next file begins."
@@ -97,15 +97,15 @@ class ClusteringOptions:
         f"{_PLAN}.single.group.clustering.enabled",
         FLAG,
         True,
-        "Whether a slice with no other to go with is rewritten where that changes it: into order, or without its logs.",
+        "Whether a single slice is rewritten on its own where that changes it: to sort it, or to merge its logs.",
     )
 
-    # --- how rows lie
+    # --- order of rows
     sort_columns: tuple[str, ...] = option(
         SORT_COLUMNS, WORDS, (), "Columns by which rows are ordered (default layout; LSM tables order by key)."
     )
     curve: Curve = option(  # noqa: RUF009 (a field, not a shared value)
-        LAYOUT_STRATEGY, choice_of(Curve), Curve.LINEAR, "How several sort columns make one order."
+        LAYOUT_STRATEGY, choice_of(Curve), Curve.LINEAR, "How several sort columns are combined into one order."
     )
 
     # --- buckets under consistent hashing, where clustering splits and merges them
@@ -141,7 +141,9 @@ class ClusteringOptions:
             raise InvalidRequest("numbers of partitions are not negative")
         bounds = [bound for bound in (self.min_buckets, self.max_buckets) if bound is not None]
         if bounds != sorted(bounds) or min(bounds, default=1) < 1:
-            raise InvalidRequest("a partition has at least one bucket, and not more of them at least than at most")
+            raise InvalidRequest(
+                "a partition has at least one bucket, and the smallest number of buckets is not above the largest"
+            )
         if self.curve is not Curve.LINEAR and not self.sort_columns:
             raise InvalidRequest(f"{LAYOUT_STRATEGY}={self.curve} needs columns", hint=f"Set {SORT_COLUMNS}.")
         try:

@@ -1,4 +1,4 @@
-"""What compaction may be told: when it is due, which slices it takes, and when logs are merged among themselves.
+"""The options of compaction: when it is due, which slices it takes, and when logs are merged into logs.
 
 Keys and defaults are Hudi's wherever Hudi has them; those of the hybrid strategy, which it does not have, are ours.
 """
@@ -14,7 +14,7 @@ from lakebed.errors import InvalidRequest
 
 
 class Strategy(StrEnum):
-    """What a compaction does: logs into base files, logs into logs, or whichever suits each file group."""
+    """What a compaction does: logs into base files, logs into logs, or one of the two for each file group."""
 
     FULL = "full"
     LOG = "log"
@@ -98,7 +98,7 @@ class CompactionOptions:
         "hoodie.compaction.target.io",
         NUMBER,
         500 << 10,
-        "Megabytes that one plan may read and write, for those that look.",
+        "Megabytes that one plan may read and write (all but `unbounded` and `day_based`).",
     )
     log_size_threshold: int = option(
         "hoodie.compaction.logfile.size.threshold", SIZE, 0, "Slices with fewer bytes of logs wait (`log_size`)."

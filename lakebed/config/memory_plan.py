@@ -1,13 +1,13 @@
 """One ceiling in bytes, divided: every share of `memory=` is declared here, and all work takes its share from here.
 
-    ceiling ──► write       buffers, look-up, tasks     each task: its merge, an unfinished row group, rows that wait
-            ──► reader      a merge per thread          each merge: sources, the window at work, sorts
-            ──► compaction  tasks                       each task: reading and merging, a row group, rows that wait
-            ──► clustering  tasks                       each task: reading, sorting, a row group, rows that wait
-            ──► check       reading, keys that wait, keys that are compared
+    ceiling ──► write       buffers, look-up, tasks     each task: its merge, an unfinished row group, queued rows
+            ──► reader      a merge per thread          each merge: sources, the current window, sorts
+            ──► compaction  tasks                       each task: reading and merging, a row group, queued rows
+            ──► clustering  tasks                       each task: reading, sorting, a row group, queued rows
+            ──► check       reading, buffered keys, keys that are compared
 
-Shares count bytes of Arrow data. Decoders, dictionaries and what the allocator holds back come on top, which is why
-most divisions leave a half alone. Pure values: they are pinned by tests, and nothing else divides memory.
+Shares count bytes of Arrow data. Decoders, dictionaries and memory that the allocator retains come on top, which is
+why most divisions leave one half unused. Pure values: tests fix them, and no other module divides memory.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DEFAULT_MEMORY = 512 << 20
-"""The ceiling of reads, table services and checks where nobody chose one."""
+"""The ceiling of reads, table services and checks where none is set."""
 DEFAULT_WRITE_MEMORY = 1 << 30
-"""The ceiling of a write: twice that of a read, for rows of a write come unsorted, and what is sorted in one go need
-not go to disk first. A read merges files that are sorted already, and often runs beside other reads."""
+"""The ceiling of a write: twice that of a read, because rows of a write are unsorted, and rows that are sorted in one
+piece need not be spilled to disk. A read merges files that are sorted already, and often runs beside other reads."""
 
 READ_BUFFER = 10 << 20
 """How much of each sorted run is read ahead while merging, where its share is not smaller."""
@@ -29,9 +29,9 @@ SMALLEST_WINDOW = 256 << 10
 RUN_OVERHEAD = 4 << 20
 """What an open file takes besides its window: decoders, dictionaries, a page of every column."""
 SORT_READS = 4
-"""A sort buffer is filled in so many reads or more: the last one may go beyond it by as much."""
+"""A sort buffer is filled in at least this many reads: the last read may exceed the buffer by the size of one read."""
 KEY_NUMBERS = 8
-"""Numbers of base rows are kept between two reads of a base file if they take a part in so many of log versions."""
+"""Base row numbers are kept between two reads of a base file if they take 1/8 of the log versions' share or less."""
 LARGEST_SORT = 1 << 30
 """Rows that are sorted in one piece, though it takes more than a quarter of the memory; more go in quarters."""
 LEAST_SCAN = 1 << 20
@@ -39,20 +39,20 @@ LEAST_SCAN = 1 << 20
 LEAST_TASK = 2 << 20
 """A task that writes a file gets at least this: a row group and a merge of two windows."""
 DECENT_TASK = 16 << 20
-"""Bytes for a task that merges and writes: less makes many passes, so tasks then rather run one after the other."""
+"""Bytes for a task that merges and writes: less makes many passes, so fewer tasks run at once then."""
 DECENT_COMPACTION = 256 << 20
-"""Memory of a task that merges without haste: with less, windows are so small that two tasks take longer than one,
-which keeps two cores busy as it is, one merging and one encoding."""
+"""Memory of a compaction task: with less, windows are so small that two tasks at once take longer than one after the
+other; one task uses two cores anyway, one for merging and one for encoding."""
 STORED_BATCH = 4 << 20
-"""Rows of a group buffer on disk come back together in at most so many bytes."""
+"""Rows of a group buffer are stored on disk in batches of at most this many bytes."""
 LEAST_STORED = 64 << 10
-"""And in at least so many, if there are as many: whoever reads rows back works batch by batch."""
+"""And of at least this many, if there are as many: rows are read back batch by batch, and tiny batches are slow."""
 MOST_PARTS = 256
-"""Buffers that one is divided into at once, whatever the memory: so many files are open together."""
+"""Buffers that one is divided into at once, whatever the memory: as many files are open at once."""
 LEAST_PART = 16 << 10
-"""What each of them may hold on average; with less, more is written in further rounds."""
-PLACE_BYTES = 160
-"""What a key takes in a look-up besides its text: hashes, numbers, the file id and instant of its place."""
+"""What each of them may hold on average; with less memory a buffer is split into fewer, in several rounds."""
+LOCATION_BYTES = 160
+"""What a key takes in a look-up besides its text: hashes, numbers, the file id and instant of its location."""
 GROUPING_BYTES = 48
 """What a key takes while it is compared besides its text: a hash, numbers, and its slot in a hash table."""
 KEY_ROW_BYTES = 256
@@ -65,18 +65,18 @@ KEY_COPIES = 3
 
 @dataclass(frozen=True, slots=True)
 class MergeMemory:
-    """The ceiling of one merge of runs: half for what sources read ahead, half for the window at work."""
+    """The ceiling of one merge of runs: half for what sources read ahead, half for the current window."""
 
     ceiling: int
 
     @property
     def sources(self) -> int:
-        """What all sources together read ahead: half, for the window is joined of what they hold."""
+        """What all sources together read ahead: half, because the window is concatenated from it."""
         return self.ceiling // 2
 
     @property
     def base_source(self) -> int:
-        """What a base file reads ahead, at most: its rows are the most, so it comes before the logs share the rest."""
+        """What a base file reads ahead, at most: taken before the logs divide the rest, as it has the most rows."""
         return self.ceiling // 10
 
     def log_source(self, logs: int, base: int) -> int:
@@ -85,25 +85,25 @@ class MergeMemory:
 
     @property
     def window(self) -> int:
-        """The rows at work: a sixth, for their joined copy and the output take as much again each."""
+        """The rows of the current window: a sixth, as their concatenated copy and the output need as much each."""
         return max(1, self.ceiling // 6)
 
     @property
     def untouched(self) -> int:
-        """A batch of a base file that passes through: a third, for the file decodes the next one meanwhile."""
+        """A batch of a base file without changes: a third, because the file decodes the next one meanwhile."""
         return self.ceiling // 3
 
     @property
     def sort_buffer(self) -> int:
-        """Unsorted rows that become one sorted piece: a quarter, for sorting holds them twice."""
+        """Unsorted rows that become one sorted piece: a quarter, because sorting holds them twice."""
         return max(1, self.ceiling // 4)
 
     def sorted_kept(self, held: int) -> int:
-        """Sorted pieces that stay in memory beside `held` bytes of earlier ones; others go to disk."""
+        """Sorted pieces that stay in memory beside `held` bytes of earlier ones; others are spilled to disk."""
         return self.ceiling // 4 - held
 
     def sorts_at_once(self, size: int, held: int) -> bool:
-        """Whether so many unsorted bytes are sorted in one piece and stay: they need no sources besides."""
+        """Whether `size` unsorted bytes are sorted in one piece and kept: no sources need memory then."""
         return size < min(self.ceiling - held, LARGEST_SORT)
 
     @property
@@ -113,7 +113,7 @@ class MergeMemory:
 
     @property
     def log_versions(self) -> int:
-        """Log rows that a hash merge holds: half, for base batches and their output go through the rest."""
+        """Log rows that a hash merge holds: half, because base batches and their output need the rest."""
         return self.ceiling // 2
 
     @property
@@ -130,7 +130,7 @@ class WriteTaskMemory:
 
     @property
     def merge(self) -> MergeMemory:
-        """The merge of what is there with what came: half."""
+        """The merge of existing with incoming rows: half."""
         return MergeMemory(self.share // 2)
 
     @property
@@ -140,18 +140,18 @@ class WriteTaskMemory:
 
     @property
     def write_buffer(self) -> int:
-        """Rows that wait for encoding: an eighth, and the encoder holds about as much."""
+        """Rows queued for encoding: an eighth, and the encoder holds about as much."""
         return self.share // 8
 
     @property
     def buffers(self) -> int:
-        """Incoming rows of a Spark task, which buffers on its own: half of what its merge takes afterwards."""
+        """Incoming rows of a Spark task, which has its own buffers: half of what its merge takes afterwards."""
         return self.merge.ceiling // 2
 
 
 @dataclass(frozen=True, slots=True)
 class WriteMemory:
-    """The ceiling of a write. Half of it is handed out: the allocator holds up to as much again."""
+    """The ceiling of a write. Half of it is allocated to shares: the allocator may retain as much again."""
 
     ceiling: int
 
@@ -161,12 +161,12 @@ class WriteMemory:
 
     @property
     def buffers(self) -> int:
-        """Incoming rows by file group, before they go to disk: a quarter of what is handed out."""
+        """Incoming rows by file group, before they are spilled to disk: a quarter of the working half."""
         return self.working // 4
 
     @property
     def tasks(self) -> int:
-        """All tasks together: half of what is handed out; buffers still hold rows that tasks have not taken."""
+        """All tasks together: half of the working half; buffers still hold rows that tasks have not read."""
         return self.working // 2
 
     @property
@@ -174,7 +174,7 @@ class WriteMemory:
         return max(1, self.tasks // DECENT_TASK)
 
     def task(self, count: int) -> WriteTaskMemory:
-        """One of so many tasks at once."""
+        """The share of one of `count` tasks that run at once."""
         return WriteTaskMemory(max(LEAST_TASK, self.tasks // count))
 
     @property
@@ -184,7 +184,7 @@ class WriteMemory:
 
     @property
     def source_rows(self) -> int:
-        """Rows of the source of a MERGE that stay in memory: a quarter, beside the scan; others are mapped."""
+        """Rows of the source of a MERGE that stay in memory: a quarter, beside the scan; others are memory-mapped."""
         return self.ceiling // 4
 
     @property
@@ -194,27 +194,27 @@ class WriteMemory:
 
 @dataclass(frozen=True, slots=True)
 class LookupMemory:
-    """Finding the places of incoming keys by reading the keys of files; tasks have not begun, buffers hold rows."""
+    """Finding the file groups of incoming keys by reading keys of files, before tasks run; buffers hold rows."""
 
     ceiling: int
 
     @property
     def keys(self) -> int:
-        """Keys that are looked up in one pass, with their places: a quarter; more keys take more passes."""
+        """Keys that are looked up in one pass, with their locations: a quarter; more keys take more passes."""
         return max(LEAST_SCAN, self.ceiling // 4)
 
     @property
     def reading(self) -> int:
-        """Merges of slices in which a key must be proven alive, all threads together: a quarter."""
+        """Merges of slices that decide whether a key has a live row, all threads together: a quarter."""
         return max(LEAST_SCAN, self.ceiling // 4)
 
     def reader(self, readers: int) -> int:
-        """What each of so many readers at once may take."""
+        """The share of each of `readers` readers that run at once."""
         return max(1, self.reading // max(1, readers))
 
     def passes(self, rows: int, nbytes: int) -> int:
-        """In how many passes so many rows are looked up, whose keys and partition paths take so many bytes."""
-        return -(-(KEY_COPIES * nbytes + PLACE_BYTES * rows) // self.keys)
+        """In how many passes `rows` rows are looked up, whose keys and partition paths take `nbytes` bytes."""
+        return -(-(KEY_COPIES * nbytes + LOCATION_BYTES * rows) // self.keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,17 +225,17 @@ class BufferMemory:
 
     @property
     def part(self) -> int:
-        """Batches are taken apart in parts of an eighth, for several are under way besides the buffers."""
+        """Batches are split by group in slices of an eighth, as several are processed at once besides the buffers."""
         return self.ceiling // 8
 
     @property
     def stored_batch(self) -> int:
-        """Rows go to disk in batches of a sixty-fourth, so that many buffers can be read side by side."""
+        """Rows are spilled to disk in batches of a sixty-fourth, so that many buffers can be read side by side."""
         return min(STORED_BATCH, max(LEAST_STORED, self.ceiling // 64))
 
     @property
     def fan_out(self) -> int:
-        """Buffers that one is divided into at once: each has an open file, and writes of a decent size on average."""
+        """Buffers that one is split into at once: each has an open file, and its writes should not be tiny."""
         return max(8, min(MOST_PARTS, self.ceiling // LEAST_PART))
 
 
@@ -256,7 +256,7 @@ class CompactionMemory:
 
     @property
     def log_block(self) -> int:
-        """A block of a log: a quarter, for it is encoded in place of a row group and its copy."""
+        """A block of a log: a quarter, as it is encoded instead of a row group and its copy."""
         return self.share // 4
 
     @property
@@ -272,7 +272,7 @@ class ClusteringMemory:
 
     @property
     def reading(self) -> int:
-        """Reading and merging each slice: a quarter, which slices share that are read at once."""
+        """Reading and merging each slice: a quarter, shared by the slices that are read at once."""
         return self.share // 4
 
     @property
@@ -281,7 +281,7 @@ class ClusteringMemory:
         return MergeMemory(self.share // 4)
 
     def by_key(self, slices: int) -> MergeMemory:
-        """Merging so many slices by key: a quarter; more than can be open at once are merged in passes."""
+        """Merging `slices` slices by key: a quarter; more than can be open at once are merged in passes."""
         merge, at_once = MemoryPlan(self.share // 4 * 2).merge_of(slices), max(2, self.share // 4 // RUN_OVERHEAD)
         if slices <= at_once:
             return merge
@@ -298,7 +298,7 @@ class ClusteringMemory:
 
 @dataclass(frozen=True, slots=True)
 class CheckMemory:
-    """The ceiling of a check: first all keys are read and put aside, then they are compared part by part."""
+    """The ceiling of a check: first all keys are read and buffered, then they are compared part by part."""
 
     ceiling: int
 
@@ -308,25 +308,25 @@ class CheckMemory:
         return max(LEAST_SCAN, self.ceiling // 4)
 
     def reader(self, readers: int) -> int:
-        """What each of so many readers at once may take."""
+        """The share of each of `readers` readers that run at once."""
         return max(1, self.reading // max(1, readers))
 
     def batch_rows(self, readers: int) -> int:
-        """Rows that each of them hands out at once, of a key and a partition path."""
+        """Rows in a batch of each reader, of a key and a partition path."""
         return max(LEAST_ROWS, self.reader(readers) // KEY_ROW_BYTES)
 
     @property
     def buffers(self) -> int:
-        """Keys that wait to be compared, before they go to disk: an eighth."""
+        """Buffered keys, before they are spilled to disk: an eighth."""
         return max(1, self.ceiling // 8)
 
     @property
     def compared(self) -> int:
-        """Keys that are compared at once, with what grouping them takes: half, for all of them are read by then."""
+        """Keys that are compared at once, with what grouping them takes: half, because reading is done by then."""
         return max(1, self.ceiling // 2)
 
     def passes(self, rows: int, nbytes: int) -> int:
-        """In how many parts so many rows of key and file group are compared."""
+        """In how many parts `rows` rows of key and file group are compared, of `nbytes` bytes."""
         return -(-(KEY_COPIES * nbytes + GROUPING_BYTES * rows) // self.compared)
 
 
@@ -342,13 +342,13 @@ class MemoryPlan:
 
     @property
     def merge(self) -> MergeMemory:
-        """A merge that has the ceiling to itself."""
+        """A merge that has the whole ceiling."""
         return MergeMemory(self.ceiling)
 
     def merge_of(self, runs: int) -> MergeMemory:
-        """A merge of so many files: half, less what they take open; decoding and the allocator hold the other half.
+        """A merge of `runs` files: half, less what open files take; decoding and the allocator need the other half.
 
-        Never less than an eighth: files that take more than the half are then merged in passes.
+        Never less than an eighth: if open files take more than the half, they are merged in passes.
         """
         return MergeMemory(max(1, self.ceiling // 8, self.ceiling // 2 - runs * RUN_OVERHEAD))
 
@@ -376,16 +376,16 @@ class MemoryPlan:
         return max(1, self.ceiling // DECENT_COMPACTION)
 
     def compaction(self, count: int) -> CompactionMemory:
-        """One of so many compaction tasks at once."""
+        """The share of one of `count` compaction tasks that run at once."""
         return CompactionMemory(max(2 * LEAST_TASK, self.ceiling // count))
 
     @property
     def rewrites_at_once(self) -> int:
-        """Tasks that merge and write files: half of the ceiling in decent shares, for rows are there twice."""
+        """Tasks that merge and write files: half of the ceiling in decent shares, as rows are in memory twice."""
         return max(1, self.ceiling // 2 // DECENT_TASK)
 
     def clustering(self, count: int) -> ClusteringMemory:
-        """One of so many clustering tasks at once: it reads and sorts beside writing, so at least four small shares."""
+        """One of `count` clustering tasks at once: it reads and sorts beside writing, so at least four small shares."""
         return ClusteringMemory(max(4 * LEAST_TASK, self.ceiling // count))
 
     @property

@@ -1,4 +1,4 @@
-"""How a table merges two versions of a row, made out from the properties that Hudi's versions used for it over time.
+"""How a table merges two versions of a row, from the properties that different versions of Hudi use for it.
 
     version 8   `hoodie.record.merge.mode` with a payload class beside it; every class but three is CUSTOM by property
     version 9   the mode alone; the payload classes that Hudi retired became a mode, a partial-update mode and
@@ -77,8 +77,8 @@ def merge_settings(
 ) -> MergeSettings:
     """The merge rule from the stated mode, payload class and strategy, completed by `explicit` single properties.
 
-    A known payload class decides where the mode is absent or CUSTOM; then its own ordering fields count, for such a
-    class never looked at the table's. Everything stated singly wins over what the class implies.
+    A known payload class decides where the mode is absent or CUSTOM; then its own ordering fields count, because such a
+    class never read the table's. A single property takes precedence over what the class implies.
     """
     known = PAYLOADS.get(payload_class or "")
     by_class = known is not None and stated in (None, MergeMode.CUSTOM)

@@ -2,8 +2,8 @@
 
 An option is a field of a frozen dataclass, declared with `option(key, kind, default, sentence)`. The group's class then
 reads from a `hoodie.*` dict (`from_properties`), writes to one (`to_properties`) and documents itself
-(`markdown_table`). What a user mistypes would otherwise be silently ignored, so unknown keys are named together with
-the nearest known one.
+(`markdown_table`). A mistyped key would otherwise be silently ignored, so unknown keys are reported together
+with the nearest known one.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ WORDS = Kind("comma list", _words, ",".join)
 class Option:
     """The declaration of one option.
 
-    An alias counts only where the key and earlier aliases are absent; blank text is as good as absent.
+    An alias counts only where the key and earlier aliases are absent; blank text counts as absent.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""Options as a caller hands them over, as `hoodie.*` texts: the one place where Python values become texts."""
+"""Options of a caller as `hoodie.*` texts: the only module where Python values are converted to option texts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Options = Mapping[str, Any] | WriteOptions | None
 def option_texts(options: Any) -> dict[str, str]:
     """A mapping of keys to values, or typed options, as texts; `InvalidRequest` for anything else.
 
-    Truths and numbers are taken as their text. Of typed options those fields count that differ from their defaults:
-    the others leave the settings of the table as they are.
+    Booleans and numbers are converted to text. Of typed options only the fields that differ from their defaults are
+    used: the others do not override the settings of the table.
     """
     if options is None:
         return {}
@@ -42,5 +42,5 @@ def _text(key: Any, value: Any) -> str:
     if isinstance(value, str | int | float):
         return str(value)
     raise InvalidRequest(
-        f"the option {key} is {type(value).__name__}, which has no text", hint="Give text, a number or a truth."
+        f"the option {key} is {type(value).__name__}, which has no text", hint="Give text, a number or a boolean."
     )

@@ -1,4 +1,4 @@
-"""The typed groups of options. `TableConfig` is what a table says of itself, the others are what a caller may choose.
+"""The typed groups of options. `TableConfig` holds a table's own settings, the others hold a caller's choices.
 
 All of them are plain values that turn into `hoodie.*` keys and back.
 """
@@ -57,7 +57,7 @@ class ReadOptions:
     data_skipping: bool = option(
         "hoodie.enable.data.skipping", FLAG, True, "Whether column statistics may rule files out."
     )
-    batch_rows: int = option("lakebed.batch.rows", NUMBER, 65_536, "The most rows in a batch that a scan hands out.")
+    batch_rows: int = option("lakebed.batch.rows", NUMBER, 65_536, "The most rows in a batch that a scan returns.")
     threads: int = option("lakebed.threads", NUMBER, 0, "Threads that read file groups at once; 0 is one per core.")
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class ReadOptions:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> ReadOptions:
-        """Options from `hoodie.*` keys; keys that nothing knows are warned of."""
+        """Options from `hoodie.*` keys; warns about unknown keys."""
         return cls().override(properties)
 
     def to_properties(self) -> dict[str, str]:
@@ -88,8 +88,8 @@ class ReadOptions:
         elif options:
             declared = options_of(ReadOptions)
             warn_unknown(options, known_keys(), stacklevel=2)
-            given = {name: one for name, one in declared.items() if any(key in options for key in one.keys)}
-            changed = replace(changed, **{name: one.read(options) for name, one in given.items()})
+            changes = {name: one for name, one in declared.items() if any(key in options for key in one.keys)}
+            changed = replace(changed, **{name: one.read(options) for name, one in changes.items()})
         values: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
         unknown = values.keys() - options_of(ReadOptions).keys()
         if unknown:
@@ -113,7 +113,7 @@ WRITE_KEYS = tuple(
         "table.type",
     )
 )
-"""Hudi's keys for its Spark source that say something here, besides those that table settings declare."""
+"""Keys of Hudi's Spark source that are read here, besides those that table settings declare."""
 
 _OTHER_KEYS = (
     *WRITE_KEYS,
@@ -146,5 +146,5 @@ _OTHER_KEYS = (
 
 
 def known_keys() -> frozenset[str]:
-    """Every key with a meaning here; one that ends in a dot stands for all keys below it."""
+    """Every key that lakebed reads; one that ends in a dot stands for all keys below it."""
     return declared_keys() | frozenset(_OTHER_KEYS)

@@ -1,7 +1,7 @@
-"""What a table says of itself: `hoodie.properties` as typed values.
+"""A table's own settings: `hoodie.properties` as typed values.
 
-Aliases, old spellings and derived meanings are resolved here once, so that nothing further up asks for a property by
-its key. A table that cannot be read rightly is refused here as well, before any of its files is opened.
+Aliases, old spellings and derived settings are resolved here once, so that no other layer reads a property by its key.
+A table that cannot be read correctly is refused here as well, before any of its files is opened.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakebed.errors import CorruptTable, InvalidRequest, UnsupportedFormat
 
 
 class TableVersion(IntEnum):
-    """The table versions with a meaning here. Code asks the questions below instead of comparing numbers."""
+    """The table versions that lakebed knows. Code uses the properties below instead of comparing numbers."""
 
     SIX = 6
     EIGHT = 8
@@ -100,14 +100,17 @@ class TableConfig:
         "hoodie.table.ordering.fields",
         WORDS,
         (),
-        "The columns by which the later of two versions of a row is known.",
+        "The columns that decide which of two versions of a row is the later one.",
         ("hoodie.table.precombine.field",),
     )
     merge_mode: MergeMode = option(  # noqa: RUF009 (a field, not a shared value)
         _MERGE_MODE, choice_of(MergeMode), MergeMode.EVENT_TIME, "Which of two versions of a row wins."
     )
     merge_strategy_id: str | None = option(
-        "hoodie.record.merge.strategy.id", TEXT, None, "The identity of the merger, where the mode alone does not say."
+        "hoodie.record.merge.strategy.id",
+        TEXT,
+        None,
+        "The id of the merger, where the mode alone does not determine it.",
     )
     payload_class: str | None = option(
         "hoodie.table.legacy.payload.class",
@@ -139,7 +142,7 @@ class TableConfig:
         "hoodie.populate.meta.fields",
         FLAG,
         True,
-        "Whether rows carry Hudi's five columns; else keys are made from columns, and no row knows its commit.",
+        "Whether rows have Hudi's five meta columns; else keys are made from columns, and rows have no commit time.",
     )
     base_file_format: str = option(
         "hoodie.table.base.file.format",
@@ -184,7 +187,7 @@ class TableConfig:
         "hoodie.table.metadata.partitions.inflight", WORDS, (), "Partitions of the metadata table being built."
     )
     index_defs_path: str | None = option(
-        "hoodie.table.index.defs.path", TEXT, None, "Where the index definitions lie, relative to the table."
+        "hoodie.table.index.defs.path", TEXT, None, "The path of the index definitions, relative to the table."
     )
     create_schema: str | None = option(
         "hoodie.table.create.schema", TEXT, None, "The schema at creation, as Avro text without Hudi's columns."
@@ -208,7 +211,7 @@ class TableConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], file: str = ".hoodie/hoodie.properties") -> TableConfig:
-        """The configuration in a table's properties; refuses tables that cannot be read rightly."""
+        """The configuration in a table's properties; refuses tables that cannot be read correctly."""
         _check_readable(properties, file)
         try:
             values = read_options(cls, properties)
@@ -253,7 +256,7 @@ class TableConfig:
 
     @property
     def has_shared_logs(self) -> bool:
-        """Whether logs of its past may hold blocks of several writes: the table is older than version 8."""
+        """Whether old logs may hold blocks of several writes: the table was created before version 8."""
         first = self.properties.get("hoodie.table.initial.version", "").strip()
         return first.isascii() and first.isdigit() and len(first) < 3 and int(first) < TableVersion.EIGHT
 
@@ -275,7 +278,7 @@ def _check_readable(properties: Mapping[str, str], file: str) -> None:
         raise UnsupportedFormat("a table whose format is kept by a plug-in of Hudi", file=file)
     if properties.get("hoodie.bootstrap.base.path", "").strip():
         raise UnsupportedFormat(
-            "a bootstrapped table, whose rows partly lie in another one",
+            "a bootstrapped table, whose rows are partly stored in another one",
             file=file,
             hint="Rewrite it with Hudi's clustering or a full bootstrap first.",
         )

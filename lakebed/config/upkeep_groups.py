@@ -1,4 +1,4 @@
-"""All options of a table's upkeep at once: read before anything is written, and used after it."""
+"""All options of table services after a write: parsed before anything is written, and used afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakebed.config.upkeep_options import ArchiveOptions, CleanOptions, TtlOptio
 
 @dataclass(frozen=True, slots=True)
 class UpkeepGroups:
-    """The option groups of upkeep."""
+    """The option groups of table services."""
 
     compaction: CompactionOptions
     clustering: ClusteringOptions
@@ -22,7 +22,7 @@ class UpkeepGroups:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> UpkeepGroups:
-        """Refuses options that cannot be read: after the write it would be too late to say so."""
+        """Refuses options that cannot be parsed: after the write it would be too late to report them."""
         return cls(
             CompactionOptions.from_properties(properties),
             ClusteringOptions.from_properties(properties),

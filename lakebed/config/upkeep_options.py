@@ -1,6 +1,6 @@
-"""What a user may choose about a table's upkeep: how long old versions, old actions and old partitions stay.
+"""The options of cleaning, archiving and partition TTL: how long old versions, actions and partitions are kept.
 
-The keys, the defaults and the trigger are Hudi's, so that a table may be kept tidy by either program.
+The keys, the defaults and the trigger are Hudi's, so that either program may clean and archive a table.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lakebed.errors import InvalidRequest
 
 
 class CleanPolicy(StrEnum):
-    """By what a clean decides which file versions stay."""
+    """The rule by which a clean keeps file versions."""
 
     COMMITS = "KEEP_LATEST_COMMITS"
     FILE_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
@@ -29,8 +29,8 @@ class CleanOptions:
         "hoodie.clean.policy",
         choice_of(CleanPolicy),
         CleanPolicy.COMMITS,
-        "Which file versions a clean keeps: those of the latest commits, a number per file group, or those of so many "
-        "hours.",
+        "Which file versions a clean keeps: those of the latest commits, a number per file group, or those of a "
+        "number of hours.",
         ("hoodie.cleaner.policy",),
     )
     commits: int = option(
@@ -107,13 +107,13 @@ class ArchiveOptions:
         "hoodie.timeline.compaction.target.file.max.bytes",
         SIZE,
         16 << 20,
-        "About how large a merged history file may get; Hudi's default is 1000 MB, small ones are looked into faster.",
+        "About how large a merged history file may get; Hudi's default is 1000 MB, small ones are searched faster.",
     )
     versions: int = option(
         "hoodie.timeline.manifest.retained.versions",
         NUMBER,
         3,
-        "How many versions, and how many rounds of archiving, old files of the history stay for readers that use them.",
+        "For how many versions, and rounds of archiving, old files of the history are kept for readers that use them.",
     )
 
     def __post_init__(self) -> None:
@@ -123,7 +123,7 @@ class ArchiveOptions:
                 hint=f"They are {self.min_commits} and {self.max_commits}.",
             )
         if self.batch < 2 or self.versions < 1:
-            raise InvalidRequest("history files are merged by two at least, and one version stays at least")
+            raise InvalidRequest("at least two history files are merged, and at least one version is kept")
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> ArchiveOptions:
@@ -134,7 +134,7 @@ class ArchiveOptions:
 
 
 class TtlStrategy(StrEnum):
-    """From when on the days of a partition count."""
+    """The time from which the days of a partition are counted."""
 
     KEEP_BY_TIME = "KEEP_BY_TIME"
     KEEP_BY_CREATION_TIME = "KEEP_BY_CREATION_TIME"
@@ -145,23 +145,29 @@ class TtlOptions:
     """The options of partition lifetimes."""
 
     inline: bool = option(
-        "hoodie.partition.ttl.inline", FLAG, False, "Whether a write lets expired partitions vanish when it is done."
+        "hoodie.partition.ttl.inline", FLAG, False, "Whether a write deletes expired partitions when it is done."
     )
     strategy: TtlStrategy = option(  # noqa: RUF009 (a field, not a shared value)
         "hoodie.partition.ttl.management.strategy.type",
         choice_of(TtlStrategy),
         TtlStrategy.KEEP_BY_TIME,
-        "From when on the days of a partition count: its last write, or its first.",
+        "The time from which the days of a partition are counted: its last write, or its first.",
         ("hoodie.partition.ttl.strategy.type",),
     )
     days: int = option(
-        "hoodie.partition.ttl.strategy.days.retain", NUMBER, -1, "How many days a partition lives; -1 is for ever."
+        "hoodie.partition.ttl.strategy.days.retain", NUMBER, -1, "How many days a partition is kept; -1 is for ever."
     )
     partitions: tuple[str, ...] = option(
-        "hoodie.partition.ttl.strategy.partition.selected", WORDS, (), "The partitions this is about; empty is all."
+        "hoodie.partition.ttl.strategy.partition.selected",
+        WORDS,
+        (),
+        "The partitions to which the TTL applies; empty is all.",
     )
     most: int = option(
-        "hoodie.partition.ttl.strategy.max.delete.partitions", NUMBER, 1000, "How many partitions vanish in one commit."
+        "hoodie.partition.ttl.strategy.max.delete.partitions",
+        NUMBER,
+        1000,
+        "How many partitions are deleted in one commit.",
     )
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
-"""What a writer may choose: `FileOptions` about single files, `WriteOptions` about a whole write.
+"""The options of writers: `FileOptions` of single files, `WriteOptions` of a whole write.
 
-File writers take the smaller group, so that a table service can hand them its own options; `WriteOptions` extends it,
-and one `hoodie.*` dict configures both. A new option is one field, in the class of whoever reads it.
+File writers take the smaller group, so that a table service can pass them its own options; `WriteOptions` extends it,
+and one `hoodie.*` dict configures both. A new option is one field, in the class that is used by the code that reads it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Codec(StrEnum):
 
 
 class LogBlockFormat(StrEnum):
-    """How rows lie in a data block of a version 1 log. Only Parquet blocks can be marked as sorted."""
+    """The format of rows in a data block of a version 1 log. Only Parquet blocks can be marked as sorted."""
 
     PARQUET = "parquet"
     AVRO = "avro"
@@ -78,7 +78,7 @@ _CODECS = {
 class FileOptions:
     """The options of data files."""
 
-    # --- Parquet, wherever it lies
+    # --- Parquet, in base files and logs
     codec: Codec = option(  # noqa: RUF009 (a field, not a shared value)
         "hoodie.parquet.compression.codec", choice(_CODECS), Codec.ZSTD, "Compression of Parquet pages."
     )
@@ -96,7 +96,7 @@ class FileOptions:
         "hoodie.parquet.dictionary.enabled",
         FLAG,
         True,
-        "Whether columns of few distinct values, told by a sample, are written through a dictionary.",
+        "Whether columns with few distinct values in a sample are written with a dictionary.",
     )
     max_file_size: int = option(
         "hoodie.parquet.max.file.size", SIZE, 120 << 20, "The size at which the next base file or native log begins."
@@ -107,7 +107,7 @@ class FileOptions:
         "hoodie.parquet.bloom.filter.enabled",
         FLAG,
         None,
-        "Whether base files carry a bloom filter of their keys; empty means where the table's index looks at it.",
+        "Whether base files carry a bloom filter of their keys; empty means where the table's index reads it.",
     )
     bloom_entries: int = option(
         "hoodie.index.bloom.num_entries", NUMBER, 60_000, "The keys a bloom filter is made for."
@@ -121,7 +121,10 @@ class FileOptions:
 
     # --- logs
     log_row_group_rows: int = option(
-        "lakebed.log.row.group.rows", NUMBER, 16 << 10, "The most rows in a row group of a log; small ones cut well."
+        "lakebed.log.row.group.rows",
+        NUMBER,
+        16 << 10,
+        "The most rows in a row group of a log; readers skip small ones more precisely.",
     )
     log_naming: LogNaming = option(  # noqa: RUF009 (a field, not a shared value)
         "hoodie.log.naming", choice_of(LogNaming), LogNaming.NATIVE, "The names of native logs."
@@ -130,7 +133,7 @@ class FileOptions:
         "hoodie.logfile.data.block.format",
         choice_of(LogBlockFormat),
         LogBlockFormat.PARQUET,
-        "How rows lie in version 1 logs.",
+        "The format of rows in version 1 logs.",
     )
     log_block_max_size: int = option(
         "hoodie.logfile.data.block.max.size", SIZE, 256 << 20, "The size at which a version 1 log begins a new block."
@@ -144,7 +147,7 @@ class FileOptions:
         "lakebed.write.buffer",
         SIZE,
         64 << 20,
-        "How many bytes of rows may wait for encoding and upload, per file; 0 encodes them where they are merged.",
+        "How many bytes of rows may be queued for encoding and upload, per file; 0 encodes them in the merging thread.",
     )
 
     def __post_init__(self) -> None:
@@ -164,7 +167,7 @@ class FileOptions:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """The group's options from `hoodie.*` keys; others are not looked at."""
+        """The group's options from `hoodie.*` keys; other keys are ignored."""
         return cls().override(properties)
 
     def to_properties(self) -> dict[str, str]:
@@ -178,8 +181,8 @@ class FileOptions:
         changed = self
         declared = options_of(type(self))
         if isinstance(options, Mapping):
-            given = {name: one for name, one in declared.items() if any(key in options for key in one.keys)}
-            changed = replace(changed, **{name: one.read(options) for name, one in given.items()})
+            changes = {name: one for name, one in declared.items() if any(key in options for key in one.keys)}
+            changed = replace(changed, **{name: one.read(options) for name, one in changes.items()})
         elif options is not None:
             changed = options
         values: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
@@ -192,7 +195,7 @@ class FileOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions(FileOptions):
-    """The options of a write: those of its files, and whatever the write path reads besides."""
+    """The options of a write: those of its files, and the others that the write path reads."""
 
     small_file_limit: int = option(
         "hoodie.parquet.small.file.limit",
@@ -204,14 +207,14 @@ class WriteOptions(FileOptions):
         "hoodie.combine.before.insert",
         FLAG,
         False,
-        "Whether inserts fold rows with one key; in the LSM layout they always do.",
+        "Whether inserts merge rows with the same key; in the LSM layout they always do.",
     )
     duplicate_policy: Duplicates = option(  # noqa: RUF009 (a field, not a shared value)
         "hoodie.datasource.insert.dup.policy",
         choice_of(Duplicates),
         Duplicates.NONE,
-        "What an insert does with rows whose key is in the table: nothing, leave them out, or refuse the whole write. "
-        "Bulk inserts never look.",
+        "What an insert does with rows whose key is in the table: nothing, drop them, or refuse the whole write. "
+        "Bulk inserts never check.",
     )
     drop_duplicates: bool = option(
         "hoodie.datasource.write.insert.drop.duplicates", FLAG, False, "The older name of the policy `drop`."
@@ -220,23 +223,23 @@ class WriteOptions(FileOptions):
         "compaction_with_merge_sort_enable",
         FLAG,
         True,
-        "Known from RFC-81 and without effect: rows of every log are sorted by key, and the Parquet footer says so "
-        "(Avro blocks have no place for it); a header for it would stop Hudi 1.2 from reading the log.",
+        "Known from RFC-81 and without effect: rows of every log are sorted by key, and the Parquet footer records it "
+        "(Avro blocks cannot); a header for it would stop Hudi 1.2 from reading the log.",
         ("hoodie.compaction.with.merge.sort.enable",),
     )
     allow_ambiguous_keys: bool = option(
         "lakebed.allow.ambiguous.keys",
         FLAG,
         False,
-        "Whether values are written, as Hudi does, whose record key or partition path other values have, too: "
+        "Whether, as in Hudi, values may be written whose record key or partition path is the same for other values: "
         "`,column:`, `__null__` or `__empty__` in a key of several columns, the empty text or a slash in a path. "
-        "Rows with one key are one row.",
+        "Rows with the same key are then one row.",
     )
     drop_metadata: bool = option(
         "lakebed.drop.metadata",
         FLAG,
         False,
-        "Whether the write first removes the table's metadata table, which lakebed does not keep in step.",
+        "Whether the write first removes the table's metadata table, which lakebed does not update.",
     )
 
     def __post_init__(self) -> None:
@@ -249,5 +252,5 @@ class WriteOptions(FileOptions):
 
     @property
     def duplicates(self) -> Duplicates:
-        """What becomes of rows of an insert whose key is there already."""
+        """What an insert does with rows whose key is in the table already."""
         return Duplicates.DROP if self.drop_duplicates else self.duplicate_policy

@@ -1,1 +1,1 @@
-"""Where a key lives: which file group an incoming row belongs to."""
+"""Indexes: which file group an incoming row belongs to."""

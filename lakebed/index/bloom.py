@@ -1,7 +1,7 @@
 """The bloom index: skips base files whose footer (key range and bloom filter) rules out all incoming keys.
 
-What is left is checked exactly. Logs have no filter and are read; a file without these footer entries is read like any
-other.
+The remaining files are read. Logs have no filter and are always read, and so are base files without these footer
+entries.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def bloom_index(
     by_ranges: bool = True,
     generator: KeyGenerator | None = None,
 ) -> KeyLookupIndex:
-    """The index of one write; of tables that do not store their keys the footers say nothing, and all keys are read."""
+    """The index of one write; where a table does not store keys, footers have no filters, and all keys are read."""
     footers = generator is None
     return KeyLookupIndex(
         context,

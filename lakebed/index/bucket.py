@@ -1,9 +1,10 @@
-"""Bucket indexes: the hash of the key is the place, nothing is looked up.
+"""Bucket indexes: the hash of the key determines the file group, nothing is looked up.
 
 Simple engine: a fixed number of buckets per partition, and a group's file id begins with its bucket, eight digits. The
-rest of a new id is made from partition and bucket instead of chance: all tasks of a write, and two writers that open a
-bucket at the same time, arrive at one file group, where the conflict between them is seen. An id that was retired (by
-an overwrite, say) is not used again, the next in line is. Without blocking, writers meet in one fixed id on purpose.
+rest of a new id is computed from partition and bucket instead of being random: all tasks of a write, and two writers
+that create a bucket at the same time, use the same file group, so that the conflict between them is detected. An id
+that was replaced (by an overwrite, for example) is not used again, the next computed one is. Under non-blocking
+concurrency control all writers use one fixed id per bucket on purpose.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 
 _BUCKET_ID = re.compile(r"(\d{8})-.+")
 _MOST_BUCKETS = 99_999_999
-_ASKED = 4
+_CHECKED_FILES = 4
 
 
 def bucket_of_file_id(file_id: str) -> int | None:
@@ -45,7 +46,7 @@ class BucketIndex(Index):
     hash_fields: tuple[str, ...] = ()
     fixed_ids: bool = False
     count_is_known: bool = True
-    """Whether the table itself says how many buckets there are; if not, its files are asked."""
+    """Whether the table's properties state the number of buckets; if not, it is checked against keys in files."""
     _partitions: dict[str, dict[int, KeyLocation]] = field(default_factory=dict)
 
     is_hashed = True
@@ -57,9 +58,9 @@ class BucketIndex(Index):
         check_hash_fields(self.hash_fields, self.key_fields)
 
     def places(self, rows: pa.Table) -> Places:
-        """The file group of each row's bucket; the instant is empty where the group is yet to be made.
+        """The file group of each row's bucket; the instant is empty where the group does not exist yet.
 
-        Threads may ask at once: what they note they would all note alike.
+        Safe to call from several threads: all of them would store the same values in the cache.
         """
         partitions, partition_of = distinct(rows, PARTITION_PATH)
         buckets = np.asarray(
@@ -112,18 +113,18 @@ class BucketIndex(Index):
                     f"two file groups hold bucket {bucket} of {partition_path!r}: {found[bucket].file_id} and {file_id}"
                 )
             found[bucket] = KeyLocation(partition_path, file_id, file_slice.base_instant_time)
-            if not self.count_is_known and file_slice.base_file is not None and len(found) <= _ASKED:
+            if not self.count_is_known and file_slice.base_file is not None and len(found) <= _CHECKED_FILES:
                 self._check_count(file_slice.base_file, bucket)
         return found
 
     def _check_count(self, base: BaseFile, bucket: int) -> None:
-        """Keys of a file must hash to its bucket: with another count, known keys would be taken for new ones."""
+        """Keys of a file must hash to its bucket: with a wrong count, existing keys would be written as new ones."""
         with open_base_file(self.context.client.storage, base) as source:
             keys = [key for key in (source.footer.get(MIN_KEY), source.footer.get(MAX_KEY)) if key]
         for key in keys:
             if bucket_id(key, self.num_buckets, self.hash_fields or self.key_fields, self.key_fields) != bucket:
                 raise InvalidRequest(
-                    f"the table was not written with {self.num_buckets} buckets: key {key!r} lies in bucket {bucket}",
+                    f"the table was not written with {self.num_buckets} buckets: key {key!r} is in bucket {bucket}",
                     file=base.path,
                     hint="Give num_buckets= (hoodie.bucket.index.num.buckets) as the table was written with.",
                 )
@@ -131,18 +132,18 @@ class BucketIndex(Index):
     def _new_id(self, partition_path: str, bucket: int) -> str:
         if self.fixed_ids:
             return fixed_file_id(bucket)
-        retired = {group.id.file_id for group in self.context.view.file_groups(partition_path)}
-        life = 0
+        used = {group.id.file_id for group in self.context.view.file_groups(partition_path)}
+        attempt = 0
         while True:
-            name = name_uuid(f"{life}/{bucket}/{partition_path}".encode())
+            name = name_uuid(f"{attempt}/{bucket}/{partition_path}".encode())
             file_id = f"{bucket:08d}{name[8:]}-0"
-            if file_id not in retired and FileGroupId(partition_path, file_id) not in self.context.client.replaced:
+            if file_id not in used and FileGroupId(partition_path, file_id) not in self.context.client.replaced:
                 return file_id
-            life += 1
+            attempt += 1
 
 
 def fixed_file_id(bucket: int) -> str:
-    """The file id in which writers that do not block each other meet."""
+    """The file id of a bucket under non-blocking concurrency control, the same for all writers."""
     return f"{bucket:08d}-0000-0000-0000-000000000000-0"
 
 

@@ -17,7 +17,7 @@ def open_buckets(context: IndexContext, options: IndexOptions, properties: Mappi
     fields = context.client.config.key_fields
     if options.num_buckets is None:
         raise InvalidRequest(
-            "the table does not say how many buckets its index has",
+            "the table does not state how many buckets its index has",
             hint="Give num_buckets= (hoodie.bucket.index.num.buckets) as the table was written with.",
         )
     if not fields:

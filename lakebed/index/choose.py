@@ -9,5 +9,5 @@ from lakebed.index.options import IndexOptions
 
 
 def open_index(context: IndexContext, chosen: IndexOptions, properties: Mapping[str, str] | None = None) -> Index:
-    """The index of one write: as the table says, and the writer's options for what it leaves open."""
+    """The index of one write: by the table's properties, and the writer's options for what those leave open."""
     return chosen.index_kind.open(context, chosen, {**context.client.config.properties, **(properties or {})})

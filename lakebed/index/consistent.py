@@ -1,8 +1,9 @@
 """The bucket index with consistent hashing: each partition has a ring of buckets that can be split and merged.
 
-The ring of a partition is a file; the newest one whose instant completed counts, and the first writer into a partition
-leaves the initial one. Two writers that do so at once write the same bytes. A write that replaces a partition leaves a
-ring of new file groups, named after the old ones, which counts from its commit on: an id that was retired stays so.
+The ring of a partition is a file; the newest one whose instant completed is valid, and the first writer to a partition
+creates the initial one. Two writers that do so at once write the same bytes. A write that replaces a partition creates
+a ring of new file groups, whose ids are derived from the old ones and which is valid from the commit on: file ids that
+were replaced are not used again.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ _COMMIT_MARK = ".commit"
 
 
 def load_hashing(client: MetaClient, partition_path: str) -> HashingMetadata | None:
-    """The ring of a partition that counts, None for a partition without one."""
+    """The valid ring of a partition, None for a partition without one."""
     folder = hashing_meta_dir(partition_path)
     names = {info.name for info in client.storage.list(folder)}
     instants = {name: instant for name in names if (instant := parse_hashing_meta_file(name))}
-    counted = [
+    valid = [
         (comparable(instant), name)
         for name, instant in instants.items()
         if instant == INITIAL_HASHING_INSTANT
         or f"{instant}{_COMMIT_MARK}" in names
         or client.completion_time(instant) is not None
     ]
-    if not counted:
+    if not valid:
         return None
-    path = f"{folder}/{max(counted)[1]}"
+    path = f"{folder}/{max(valid)[1]}"
     found = parse_hashing_meta(client.storage.read(path), path)
     if found.partition_path != partition_path:
         raise CorruptTable(f"the hashing metadata is that of the partition {found.partition_path!r}", file=path)
@@ -59,9 +60,9 @@ def load_hashing(client: MetaClient, partition_path: str) -> HashingMetadata | N
 
 
 def save_hashing(client: MetaClient, ring: HashingMetadata) -> None:
-    """Write a ring down; it counts once its instant is completed, the initial one at once.
+    """Store a ring; it is valid once its instant is completed, the initial one at once.
 
-    A run of the same instant that died may have left another ring, where other programs rolled it back.
+    It overwrites the ring of a failed attempt at the same instant, which other programs do not remove in a rollback.
     """
     path = f"{hashing_meta_dir(ring.partition_path)}/{hashing_meta_file_name(ring.instant)}"
     if ring.instant == INITIAL_HASHING_INSTANT:
@@ -71,7 +72,7 @@ def save_hashing(client: MetaClient, ring: HashingMetadata) -> None:
 
 
 def mark_committed(client: MetaClient, partition_path: str, requested_time: str) -> None:
-    """Say that the ring of an instant counts, also for those who no longer find the instant on the timeline."""
+    """Mark the ring of an instant as valid, for readers after the instant has been archived."""
     client.storage.put_if_absent(f"{hashing_meta_dir(partition_path)}/{requested_time}{_COMMIT_MARK}", b"")
 
 
@@ -92,7 +93,7 @@ class ConsistentBucketIndex(Index):
         check_hash_fields(self.hash_fields, self.key_fields)
 
     def places(self, rows: pa.Table) -> Places:
-        """The file group of each row's node; the instant is empty where the group is yet to be made."""
+        """The file group of each row's node; the instant is empty where the group does not exist yet."""
         partitions, partition_of = distinct(rows, PARTITION_PATH)
         hashes = key_hashes(rows.column(RECORD_KEY), self.hash_fields, self.key_fields)
         of_row = np.full(rows.num_rows, -1, np.int64)
@@ -122,22 +123,22 @@ class ConsistentBucketIndex(Index):
         return found
 
     def successor(self, group: FileGroupId) -> FileGroupId:
-        """The group in the same place of the ring that comes next."""
-        places = zip(self.ring(group.partition_path).ring, self.renewed(group.partition_path).ring, strict=True)
+        """The group at the same position of the renewed ring."""
+        pairs = zip(self.ring(group.partition_path).ring, self.renewed(group.partition_path).ring, strict=True)
         return FileGroupId(
-            group.partition_path, next(new.file_id for old, new in places if old.file_id == group.file_id)
+            group.partition_path, next(new.file_id for old, new in pairs if old.file_id == group.file_id)
         )
 
     def renew_partition(self, partition_path: str, requested_time: str) -> None:
         save_hashing(self.context.client, self.renewed(partition_path, requested_time))
 
     def save_initial(self, partition_path: str) -> None:
-        """Leave the ring of a partition that gets its first rows, for every later writer to find."""
+        """Store the ring of a partition that gets its first rows, for later writers."""
         if load_hashing(self.context.client, partition_path) is None:
             save_hashing(self.context.client, self.ring(partition_path))
 
     def renewed(self, partition_path: str, requested_time: str = "") -> HashingMetadata:
-        """The ring with new file groups in all places; the same for whoever asks."""
+        """The ring with new file groups at all positions; the ids are the same for every caller."""
         old = self.ring(partition_path)
         nodes = tuple(replace(node, file_id_prefix=name_uuid(f"after {node.file_id}".encode())) for node in old.ring)
         return HashingMetadata(partition_path, nodes, requested_time, old.seq_no + 1)

@@ -1,6 +1,6 @@
-"""The ring of a partition under consistent hashing: whose place it is, and how its buckets split and merge.
+"""The ring of a partition under consistent hashing: the bucket of a key, and how buckets split and merge.
 
-    split   the stretch of a bucket cut in its middle       former ──────mid──────value      two children
+    split   the hash range of a bucket cut in its middle    former ──────mid──────value      two children
     merge   neighbours joined at the end of the last one    former ──x──x──value             one child, the rest deleted
 
 Children are nodes tagged REPLACE (the bucket at this value is another file group from now on) or DELETE (no bucket ends
@@ -22,7 +22,7 @@ from lakebed.model.xx_hash import ring_hashes
 
 
 def key_hashes(keys: pa.Array | pa.ChunkedArray, hash_fields: Sequence[str], key_fields: Sequence[str]) -> Ints:
-    """The places of record keys on the ring."""
+    """The positions of record keys on the ring."""
     chunks = keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys]
     hashes = [ring_hashes(chunk, tuple(hash_fields) or tuple(key_fields), tuple(key_fields)) for chunk in chunks]
     found: Ints = np.concatenate(hashes or [np.zeros(0, np.int64)])
@@ -30,15 +30,15 @@ def key_hashes(keys: pa.Array | pa.ChunkedArray, hash_fields: Sequence[str], key
 
 
 def node_of_hashes(nodes: Sequence[HashingNode], hashes: Ints) -> Ints:
-    """The bucket of each place, as its number in `nodes`, which are by value."""
+    """The bucket of each hash, as its number in `nodes`, which are sorted by value."""
     ends = np.array([node.value for node in nodes], np.int64)
     found: Ints = ends.searchsorted(hashes) % len(nodes)
     return found
 
 
-def split_node(ring: Sequence[HashingNode], place: int, prefixes: tuple[str, str]) -> tuple[HashingNode, ...]:
-    """The children of a bucket that is cut in two, none when its stretch is a single value."""
-    former, value = ring[place - 1].value, ring[place].value
+def split_node(ring: Sequence[HashingNode], position: int, prefixes: tuple[str, str]) -> tuple[HashingNode, ...]:
+    """The children of a bucket that is cut in two, none when its hash range is a single value."""
+    former, value = ring[position - 1].value, ring[position].value
     middle = ((former + value + (0 if former < value else RING_END + 1)) >> 1) & RING_END
     if middle in (former, value):
         return ()
@@ -53,7 +53,7 @@ def merge_nodes(neighbours: Sequence[HashingNode], prefix: str) -> tuple[Hashing
 
 
 def with_children(ring: HashingMetadata, children: Sequence[HashingNode], instant: str, file: str) -> HashingMetadata:
-    """The ring after a resize; `file` is where the children stand."""
+    """The ring after a resize; `file` is the file with the children, for errors."""
     nodes = {node.value: node for node in ring.ring}
     for child in children:
         if child.tag is NodeTag.REPLACE:
@@ -71,12 +71,12 @@ class Buckets:
     """Where the rows of some buckets go when these are resized. Picklable."""
 
     nodes: tuple[HashingNode, ...]
-    """The whole ring afterwards, by value."""
+    """The whole ring afterwards, sorted by value."""
     own: frozenset[str]
     """File ids of the children."""
     hash_fields: tuple[str, ...]
     key_fields: tuple[str, ...]
 
     def of(self, keys: pa.Array) -> Ints:
-        """By key, the place of its bucket among `nodes`."""
+        """For each key, the number of its bucket in `nodes`."""
         return node_of_hashes(self.nodes, key_hashes(keys, self.hash_fields, self.key_fields))

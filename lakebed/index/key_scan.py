@@ -1,7 +1,8 @@
 """The record keys of a file slice: those of its base file, of its logs, and of the deletes in them.
 
-A key that was deleted still belongs to the group that remembers the delete: a late row must meet it there. So nothing
-is merged to find keys, only the key column is read. Whether a key is alive is asked only where it is found twice.
+A key that was deleted still belongs to the group that stores the delete: a late row must be merged with it there. So
+keys are found without merging, by reading the key column alone. Whether a key has a live row is checked only where the
+key is found in several slices, or would move to another partition.
 """
 
 from __future__ import annotations
@@ -76,18 +77,18 @@ class SliceLookup:
     index: KeyIndex
     by_ranges: bool = False
     by_bloom: bool = False
-    alive: bool = False
+    live: bool = False
 
     def run(self) -> Ints:
-        """Numbers of the wanted keys that are there, ascending."""
+        """Numbers of the wanted keys that the slice has, ascending."""
         file_slice = self.file_slice
         if (self.by_bloom or self.by_ranges) and file_slice.base_file is not None and not self.candidates().any():
             file_slice = replace(file_slice, base_file=None)
         found = np.zeros(len(self.wanted), np.bool_)
-        stream = self.keys.live_keys(file_slice) if self.alive else self.keys.keys(file_slice)
+        stream = self.keys.live_keys(file_slice) if self.live else self.keys.keys(file_slice)
         for batch in stream:
-            places = self.index.find(batch.cast(self.wanted.type))
-            found[places[places >= 0]] = True
+            numbers = self.index.find(batch.cast(self.wanted.type))
+            found[numbers[numbers >= 0]] = True
         return np.flatnonzero(found).astype(np.int64)
 
     def candidates(self) -> Bools:

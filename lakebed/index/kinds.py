@@ -1,4 +1,4 @@
-"""The kinds of indexes: what `hoodie.index.type` can say, and what follows from it before an index is opened.
+"""The kinds of indexes: the values of `hoodie.index.type`, and what they imply before an index is opened.
 
 A new kind is a file with its `IndexKind` and a line here. Other distributions register theirs, or declare an entry
 point of the group `lakebed.indexes` under the kind's name.
@@ -51,7 +51,7 @@ class IndexKind:
     is_global: bool = False
     """Whether a key is unique in the table, not only in its partition."""
     is_hashed: bool = False
-    """Whether places follow from keys alone, so that only their own file groups matter to rows."""
+    """Whether file groups follow from keys alone, so that a write can conflict only in the groups of its rows."""
     needs_record_key: bool = False
     reads_bloom_filters: bool = False
     """Whether it reads the bloom filters of base files: writers then make them, and the table has to store its keys."""
@@ -65,7 +65,7 @@ def register_index_kind(kind: IndexKind) -> None:
 
 
 def index_kind(name: str) -> IndexKind:
-    """The kind of a name; `InvalidRequest` when nobody knows it."""
+    """The kind of a name; `InvalidRequest` when it is not registered."""
     found = INDEX_KINDS.find(name, IndexKind)
     if found is None:
         raise InvalidRequest(f"hoodie.index.type={name!r}: none of {', '.join(INDEX_KINDS.words)}")
@@ -73,11 +73,11 @@ def index_kind(name: str) -> IndexKind:
 
 
 def wants_bloom_filters(name: str | None) -> bool:
-    """Whether base files of a table with this `hoodie.index.type` get bloom filters; not for a kind nobody knows."""
+    """Whether base files of a table with this `hoodie.index.type` get bloom filters; False for unknown kinds."""
     found = INDEX_KINDS.find(name, IndexKind) if name else None
     return found is not None and found.reads_bloom_filters
 
 
 def creatable_kinds() -> tuple[IndexKind, ...]:
-    """The kinds that new tables can have, as far as they are loaded or of this package."""
+    """The kinds that new tables can have, of this package or registered in this process."""
     return tuple(kind for kind in map(index_kind, INDEX_KINDS.names_here) if kind.can_create)

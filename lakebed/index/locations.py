@@ -1,14 +1,14 @@
-"""What an index answers: rows with the place each belongs to, as further columns.
+"""The result of an index: rows with the file group of each in further columns.
 
 | column | meaning |
 |---|---|
-| `_lakebed_file_id` | the file group to write the row to; null: a new key, whose home the writer chooses |
+| `_lakebed_file_id` | the file group to write the row to; null: a new key, whose file group the writer chooses |
 | `_lakebed_instant` | base instant of the slice there; null: the group does not exist yet |
 | `_lakebed_old_partition`, `.._old_file_id` | where the key must be deleted, for its row moves to another partition |
 
-An index object serves one write: it sees the table as of one client, and what it hands out for new buckets is the same
-for every call, in every process. Bucket indexes work batch by batch; the others want all keys of a write at once, since
-each call reads the keys of the files.
+An index object serves one write: it sees the table as of one client, and the file ids that it allocates for new buckets
+are the same for every call, in every process. Bucket indexes work batch by batch; the others should get all keys of a
+write at once, since each call reads the keys of the files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OLD_PARTITION = "_lakebed_old_partition"
 OLD_FILE_ID = "_lakebed_old_file_id"
 LOCATION_COLUMNS = (FILE_ID, INSTANT, OLD_PARTITION, OLD_FILE_ID)
 ROWS_AT_ONCE = 1 << 20
-"""Rows that get their location columns together: names of places take up to a thousand bytes each."""
+"""Rows that get their location columns together: the texts of a location take up to a thousand bytes."""
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -45,7 +45,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class KeyLocation:
-    """Where a key lives, or shall live: the instant is empty while the file group does not exist."""
+    """The file group of a key, existing or new: the instant is empty while the file group does not exist."""
 
     partition_path: str
     file_id: str
@@ -71,9 +71,9 @@ class Places:
 
 
 class Index(ABC):
-    """Finds the file groups of rows. An index of its own kind answers `places`, and says what it is good for.
+    """Finds the file groups of rows. A subclass implements `places`, and sets the flags below.
 
-    What it does not say is as for an index that looks keys up and whose file groups take any key.
+    The defaults are those of an index that looks keys up and whose file groups take any key.
     """
 
     is_global: bool = False
@@ -81,43 +81,43 @@ class Index(ABC):
     moves: bool = True
     """For a global index: whether a key follows its row to another partition."""
     is_hashed: bool = False
-    """Whether places follow from keys alone: rows may come batch by batch, and every row gets a place."""
+    """Whether file groups follow from keys alone: rows may come batch by batch, and every row gets a file group."""
     places_by_bucket: bool = False
-    """Whether a fixed bucket of the key is all there is to a place: threads may ask for places at once."""
+    """Whether a location depends on a fixed bucket of the key only: `places` may be called from several threads."""
 
     @abstractmethod
     def places(self, rows: pa.Table) -> Places:
-        """Where the rows, which have a record key and a partition path, belong."""
+        """The locations of the rows, which have a record key and a partition path."""
 
     def locate(self, rows: pa.Table) -> pa.Table:
         """The rows with the location columns; order is kept."""
         return with_places(rows, self.places(rows), is_global=self.is_global, moves=self.moves)
 
     def is_place(self, group: FileGroupId) -> bool:
-        """Once a write has begun: whether a hashed index still sends rows to a group where it sent some before.
+        """After a write has begun: whether a hashed index still assigns rows to a group that it chose before.
 
-        What later writers must find of a place that is new is left behind here.
+        If the group is new, what later writers need to find it is stored here.
         """
         return True
 
     def successor(self, group: FileGroupId) -> FileGroupId:
-        """A new group in the place of one that is about to be replaced, where a hashed index has to find it later.
+        """A new group for one that is about to be replaced, with an id by which a hashed index finds it later.
 
-        The id that is replaced is retired, and must not be handed out again.
+        The replaced id must not be allocated again.
         """
         return FileGroupId(group.partition_path, new_file_id())
 
     def renew_partition(self, partition_path: str, requested_time: str) -> None:
-        """Before a commit that retires the file groups of a partition: leave what says where rows go from then on."""
+        """Before a commit that replaces the file groups of a partition: store where rows go from then on."""
         return
 
 
 def with_places(rows: pa.Table, places: Places, *, is_global: bool = False, moves: bool = True) -> pa.Table:
     """The rows with their location columns.
 
-    A global index may find a key in another partition than the row says. With `moves` the row then goes to its new
-    partition as a new key and the old place is named for the delete; otherwise it goes where the key is, and its
-    partition path changes (the writer sees to it that its partition columns follow).
+    A global index may find a key in another partition than that of the row. With `moves` the row then goes to its new
+    partition as a new key and the old location is returned for the delete; otherwise it goes where the key is, and its
+    partition path changes (the writer changes its partition columns accordingly).
     """
     names = ("partition_path", "file_id", "requested_time")
     known = [_column(places, name) for name in names]
@@ -129,19 +129,19 @@ def with_places(rows: pa.Table, places: Places, *, is_global: bool = False, move
 
 
 def new_file_id() -> str:
-    """A file id that nobody has used."""
+    """A file id that has not been used before."""
     return f"{uuid.uuid4()}-0"
 
 
 def nowhere(rows: pa.Table) -> pa.Table:
-    """The rows with location columns that say nothing: all keys are new."""
+    """The rows with empty location columns: all keys are new."""
     for name in LOCATION_COLUMNS:
         rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.string()))
     return rows
 
 
 def _tagged(rows: pa.Table, known: list[pa.Array], of_row: Ints, is_global: bool, moves: bool) -> pa.Table:
-    """Some rows with their location columns: the names of few places, repeated for all rows, outgrow a column."""
+    """Some rows with their location columns: texts repeated for all rows may be too large for one array."""
     found = index_array_with_nulls(of_row)
     partitions, file_ids, instants = (column.take(found) for column in known)
     nothing = pa.nulls(rows.num_rows, pa.string())

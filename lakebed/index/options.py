@@ -1,7 +1,7 @@
 """What a writer may choose about indexes.
 
-A table keeps the type and the buckets of its index in its properties, and what it keeps there nobody chooses again.
-Tables that real Hudi wrote keep none of it: there the writer has to say it.
+A table stores the type and the buckets of its index in its properties, and a writer cannot change what is stored there.
+Tables that real Hudi wrote store none of it: there the writer has to name it.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ class IndexOptions:
         FLAG,
         True,
         "With a global bloom index: whether a key follows its row to another partition, or the row stays where the key "
-        "is, with the partition values of that place.",
+        "is, with the partition values of that partition.",
     )
     simple_moves: bool = option(
         "hoodie.simple.index.update.partition.path",
         FLAG,
         True,
         "With a global simple index: whether a key follows its row to another partition, or the row stays where its "
-        "key is, with the partition values of that place.",
+        "key is, with the partition values of that partition.",
     )
     record_moves: bool = option(
         "hoodie.record.index.update.partition.path",
         FLAG,
         False,
         "With the record index: whether a key follows its row to another partition, or the row stays where the key is, "
-        "with the partition values of that place.",
+        "with the partition values of that partition.",
     )
     prune_by_ranges: bool = option(
         "hoodie.bloom.index.prune.by.ranges", FLAG, True, "Whether a bloom index leaves out files by their key range."
@@ -90,17 +90,17 @@ class IndexOptions:
 
     @property
     def is_hashed(self) -> bool:
-        """Whether places follow from keys alone."""
+        """Whether file groups follow from keys alone."""
         return self.index_kind.is_hashed
 
     @property
     def is_simple_bucket(self) -> bool:
-        """Whether a fixed number of buckets is counted through."""
+        """Whether the bucket is the hash modulo a fixed number of buckets."""
         return self.kind == BUCKET and self.engine is BucketEngine.SIMPLE
 
     @property
     def is_consistent_bucket(self) -> bool:
-        """Whether buckets lie on a ring, and can be split and merged."""
+        """Whether buckets are on a ring, and can be split and merged."""
         return self.kind == BUCKET and self.engine is BucketEngine.CONSISTENT_HASHING
 
     @classmethod
@@ -111,22 +111,22 @@ class IndexOptions:
         return to_properties(self)
 
 
-_PLACES_KEYS = ("kind", "engine", "num_buckets", "hash_fields")
-"""The options that decide where a key lives: one table, one value."""
+_LOCATION_OPTIONS = ("kind", "engine", "num_buckets", "hash_fields")
+"""The options that determine the file group of a key: all writers of a table must use the same values."""
 
 
-def refuse_other_index(config: TableConfig, given: Mapping[str, str]) -> None:
-    """Where a table says how its keys are placed, a writer that says otherwise would write them a second time."""
+def refuse_other_index(config: TableConfig, options: Mapping[str, str]) -> None:
+    """Refuse index options that differ from the table's: existing keys would be written again to other file groups."""
     declared = options_of(IndexOptions)
-    for name in _PLACES_KEYS:
+    for name in _LOCATION_OPTIONS:
         key = declared[name].key
-        if key not in config.properties or key not in given:
+        if key not in config.properties or key not in options:
             continue
-        own, other = (declared[name].read({key: properties[key]}) for properties in (config.properties, given))
+        own, other = (declared[name].read({key: properties[key]}) for properties in (config.properties, options))
         if name == "hash_fields":
             own, other = (fields or config.key_fields for fields in (own, other))
         if own != other:
             raise InvalidRequest(
-                f"the table was made with {key}={config.properties[key]}, not {str(given[key])!r}",
+                f"the table was made with {key}={config.properties[key]}, not {str(options[key])!r}",
                 hint="Leave the option (num_buckets= sets two of them) out: the table knows it.",
             )

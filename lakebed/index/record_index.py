@@ -1,4 +1,4 @@
-"""The record index: the metadata table knows the place of every key of the table."""
+"""The record index: the metadata table stores the file group of every key of the table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEYS_AT_ONCE = 100_000
 
 @dataclass(slots=True)
 class RecordIndex(Index):
-    """The record index of one write. A place whose file group is gone counts as none."""
+    """The record index of one write. A location whose file group no longer exists is ignored."""
 
     context: IndexContext
     table: MetadataTable
@@ -36,7 +36,7 @@ class RecordIndex(Index):
             raise InvalidRequest("the table has no record index", hint="Build it first, or choose another index.")
 
     def places(self, rows: pa.Table) -> Places:
-        """The places that the metadata table knows."""
+        """The locations in the metadata table."""
         keys, key_of = distinct_keys(rows)
         owners = np.full(len(keys), -1, np.int64)
         numbers: dict[FileGroupId, int] = {}
@@ -63,7 +63,7 @@ class RecordIndex(Index):
 
 
 def open_record_index(context: IndexContext, options: IndexOptions, properties: Mapping[str, str]) -> RecordIndex:
-    """The record index of one write, of a table that keeps one."""
+    """The record index of one write, of a table that has one."""
     table = MetadataTable.open(context.client)
     if table is None:
         raise InvalidRequest("the table has no metadata table, and so no record index")

@@ -1,10 +1,10 @@
-"""A write from Arrow data in this process, on one screen.
+"""A write from Arrow data in this process, from prepared rows to the commit.
 
-    prepared rows ──► buffers by file group ──► begin ──► a task per group ──► commit
-                          (write/tagging)                   (write/task)
+    prepared rows ──► buffers by file group ──► request ──► a task per group ──► commit
+                          (write/tagging)                     (write/task)
 
-Everything that the data itself can get wrong is found before the write begins, for rows are prepared and buffered (on
-disk past the memory of the write) first.
+Every error in the data is found before the write is requested on the timeline, because rows are prepared and buffered
+first (on disk, once they exceed the memory of the write).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SCHEMA_KEY = "schema"
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What a write did. On merge-on-read tables rows that go to logs count as updates: nothing looks for older ones."""
+    """What a write did. On merge-on-read tables rows in logs count as updates: no older version is looked up."""
 
     instant: str
     completion_time: str
@@ -72,7 +72,7 @@ class CommitResult:
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """What is written and how; the same for rows from Arrow and from Spark."""
+    """What to write and how; the same for rows from Arrow and from Spark."""
 
     operation: Operation
     reader_context: ReaderContext
@@ -83,12 +83,12 @@ class WriteRequest:
     properties: Mapping[str, str] = field(default_factory=dict)
     memory: int = DEFAULT_WRITE_MEMORY
     partitions: tuple[str, ...] | None = None
-    """For replacing operations: the partitions that are replaced; None means those that rows come for."""
+    """For replacing operations: the partitions to replace; None means the partitions of the incoming rows."""
     partial: bool = False
     columns: tuple[str, ...] | None = None
-    """For partial rows: the table's columns that they bring, besides the meta columns."""
+    """For partial rows: the table's columns that they contain, besides the meta columns."""
     reads: bool = False
-    """Whether the rows depend on what the table held: then nobody may have changed that before the write began."""
+    """Whether the rows were computed from rows of the table: then no other write may have changed those meanwhile."""
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -105,12 +105,12 @@ def run_write(
     runner: Runner,
     deletes: Iterable[pa.RecordBatch] = (),
     *,
-    in_hand: bool = False,
+    in_memory: bool = False,
 ) -> CommitResult:
-    """Write prepared rows (and keys to delete) as one commit; rows `in_hand` are in memory whatever happens here."""
+    """Write prepared rows (and keys to delete) as one commit; `in_memory`: the caller holds the rows in memory."""
     with GroupBuffers(request.shares.buffers) as group_buffers:
         tagging = tagging_of(client, request, runner)
-        tagging.buffer_rows(group_buffers, rows, deletes, in_hand=in_hand)
+        tagging.buffer_rows(group_buffers, rows, deletes, in_memory=in_memory)
         with begin(client, txn_context, request) as txn:
             tagged = tagging.finish(group_buffers, txn.snapshot, txn.view)
             if request.reads or request.partial:
@@ -125,7 +125,7 @@ def run_write(
 
 
 def tagging_of(client: MetaClient, request: WriteRequest, runner: Runner, lister: FileLister | None = None) -> Tagging:
-    """How the rows of a write find their file groups."""
+    """The object that assigns the rows of a write to file groups."""
     return Tagging(
         client,
         request.operation,
@@ -140,7 +140,7 @@ def tagging_of(client: MetaClient, request: WriteRequest, runner: Runner, lister
 
 
 def begin(client: MetaClient, txn_context: TxnContext, request: WriteRequest) -> Transaction:
-    """Announce the write; the rows were prepared for the columns that the table had when it was read."""
+    """Start the transaction; fails if the schema that the rows were prepared for has changed since."""
     action = request.operation.action(client.config)
     txn = Transaction.begin(client, action, txn_context, operation=request.operation)
     try:
@@ -152,7 +152,7 @@ def begin(client: MetaClient, txn_context: TxnContext, request: WriteRequest) ->
 
 
 def write_context(txn: Transaction, request: WriteRequest, parallelism: Parallelism) -> WriteContext:
-    """What the tasks of a write must know."""
+    """The settings that all tasks of a write share."""
     config, storage = txn.snapshot.config, txn.snapshot.storage
     share = request.shares.task(parallelism.count)
     hashed = request.index_options.is_hashed
@@ -200,13 +200,13 @@ def commit(
     if on_read is not None:
         forget_histories(txn.snapshot)
     for partition in rings:
-        with suppress(StorageUnavailable):  # the ring counts by its instant, as long as the timeline knows that
+        with suppress(StorageUnavailable):  # the ring is valid by its instant while that is on the timeline
             mark_committed(txn.snapshot, partition, txn.requested_time)
     return CommitResult.of(instant, [file.stat for file in written])
 
 
 def _renew_rings(txn: Transaction, request: WriteRequest, replaced: Iterable[str]) -> list[str]:
-    """New rings for partitions whose file groups vanish, under consistent hashing: retired ids are not used again."""
+    """Consistent hashing: new rings for partitions that are replaced, because replaced file ids are not used again."""
     if not request.index_options.is_consistent_bucket:
         return []
     context = index_context(txn.snapshot, txn.view, request.reader_context, SerialRunner(), request.memory)
@@ -218,14 +218,14 @@ def _renew_rings(txn: Transaction, request: WriteRequest, replaced: Iterable[str
 
 
 def replaced_groups(view: FileSystemView, request: WriteRequest, touched: set[str]) -> dict[str, tuple[str, ...]]:
-    """The groups that vanish with the commit of a replacing operation."""
+    """The file groups that the commit of a replacing operation removes."""
     if not request.operation.replaces:
         return {}
     return groups_of_partitions(view, request.partitions, touched)
 
 
 def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId]) -> None:
-    """Updates of a group that is being clustered would be lost with it."""
+    """`ConflictError` if a group is being clustered: its updates would be lost when clustering replaces the group."""
     wanted = set(groups)
     for instant, plan in snapshot.pending_clusterings():
         for group in plan.clustering.groups if plan.clustering else ():
@@ -239,10 +239,10 @@ def refuse_pending_clustering(snapshot: MetaClient, groups: Iterable[FileGroupId
 
 
 def refuse_changed(read: MetaClient, txn: Transaction, request: WriteRequest, tagged: Sequence[TaggedGroup]) -> None:
-    """Rows were made from what the table held when it was read; a write that completed since may have changed them.
+    """Refuse rows that were computed from rows of the table which a write that completed since may have changed.
 
-    Where a hash tells the group of a row only those groups matter; elsewhere a key may be anywhere in its partition,
-    and partitions that are replaced matter as a whole.
+    With a hashed index only the groups of the rows are compared; with other indexes a key may be in any group of its
+    partition, so all groups of the partition are, and all groups of partitions that are replaced.
     """
     groups = frozenset(tagged_group.target.file_group for tagged_group in tagged)
     partitions = set(request.partitions or ())
@@ -254,7 +254,7 @@ def refuse_changed(read: MetaClient, txn: Transaction, request: WriteRequest, ta
     if conflict is not None:
         raise conflict
     if request.partial and any(tagged_group.target.kind is not Target.APPEND for tagged_group in tagged):
-        raise ConflictError("rows that were to be updated are gone", hint="Try again.")
+        raise ConflictError("rows to update were deleted by another write", hint="Try again.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class _Task:
 
 
 def _fitted(options: WriteOptions, share: WriteTaskMemory, write_buffer: int) -> WriteOptions:
-    """Options whose buffers fit a task's share of the memory: rows that wait, and rows of an unfinished row group."""
+    """Options whose buffers fit a task's share of the memory: queued rows, and rows of an unfinished row group."""
     return replace(
         options,
         write_buffer=write_buffer,

@@ -10,7 +10,7 @@ from lakebed.model.instant import Action
 
 
 class Operation(StrEnum):
-    """What a commit says it did."""
+    """The operation recorded in a commit."""
 
     UPSERT = "UPSERT"
     INSERT = "INSERT"
@@ -22,31 +22,31 @@ class Operation(StrEnum):
 
     @property
     def replaces(self) -> bool:
-        """Whether file groups vanish with the commit."""
+        """Whether the commit replaces file groups."""
         return self in _REPLACING
 
     @property
     def looks_up(self) -> bool:
-        """Whether rows may belong to keys that are there already."""
+        """Whether rows may have keys that are in the table already."""
         return self in (Operation.UPSERT, Operation.DELETE)
 
     def action(self, config: TableConfig) -> Action:
-        """The action under which the write stands on the timeline."""
+        """The timeline action of the write."""
         if self.replaces:
             return Action.REPLACE_COMMIT
         return Action.DELTA_COMMIT if config.is_mor else Action.COMMIT
 
     def folds(self, options: WriteOptions, config: TableConfig, *, is_hashed: bool = False) -> bool:
-        """Whether repeated keys of the data become one row.
+        """Whether rows with the same key in the data are merged into one row.
 
-        A sorted layout allows no repeats in a file, and where a hash places rows a key has one row wherever it is.
+        A file of a sorted layout holds each key once, and with a hashed index each key has one row in the table.
         """
         if config.is_lsm_tree or is_hashed or self in (Operation.UPSERT, Operation.DELETE):
             return True
         return options.combine_before_insert
 
     def keeps_known(self, config: TableConfig, *, is_hashed: bool = False) -> bool:
-        """Whether rows of keys that a file holds already go beside them; a sorted layout or a hash merges them."""
+        """Whether rows are added beside rows of the same key; a sorted layout or a hashed index merges them instead."""
         return not (self.looks_up or config.is_lsm_tree or is_hashed)
 
 

@@ -1,8 +1,8 @@
-"""Keeping the history of a table's schemas within reach of real Hudi, which looks at the active timeline only.
+"""Keeping the history of a table's schemas where real Hudi finds it: with an action of the active timeline.
 
-Under schema-on-read all versions of the schema lie in `.hoodie/.schema`, in a file named by the action that saved it.
-Hudi takes no file whose action has left the active timeline, and so saves the history anew with every write. A writer
-that did not would let Hudi lose it with the archiving of the last ALTER TABLE, and with it the columns of older files.
+Under schema-on-read all versions of the schema are in `.hoodie/.schema`, in a file named by the action that saved it.
+Hudi ignores files whose action has left the active timeline, and so saves the history again with every write. Without
+that, Hudi would lose the history when the last ALTER TABLE is archived, and with it the columns of older files.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from lakebed.timeline.timeline import Timeline
 from lakebed.txn.instants import successor
 
 _SPARE = 3
-"""Histories of archived actions that stay, for readers that opened the table a while ago."""
+"""How many histories of archived actions are kept, for readers that opened the table a while ago."""
 
 
 def save_history(storage: Storage, requested_time: str, history: SchemaHistory) -> None:
-    """Save the history under a write that is about to be published; undoing that write removes it."""
+    """Save the history under a write that is about to be published; a rollback of that write removes it."""
     done = Instant(requested_time, Action.SCHEMA_COMMIT, State.COMPLETED, successor(requested_time))
     for state in (State.REQUESTED, State.INFLIGHT):
         storage.put(f"{SCHEMA_DIR}/{instant_file_name(Instant(requested_time, Action.SCHEMA_COMMIT, state))}", b"")
@@ -31,7 +31,7 @@ def save_history(storage: Storage, requested_time: str, history: SchemaHistory) 
 
 
 def forget_histories(client: MetaClient) -> None:
-    """Delete what was saved under actions that are archived, but for the newest of these."""
+    """Delete histories that were saved under archived actions, except the newest of them."""
     with suppress(StorageUnavailable):
         saved = {info.path: parse_instant_file(info.name) for info in client.storage.list(SCHEMA_DIR)}
         known = Timeline.of(one for one in saved.values() if one is not None)

@@ -1,8 +1,7 @@
-"""The write operations of a table, from whatever the user hands over to a commit.
+"""The write operations of a table, from the data of the user to a commit.
 
-`TableWriter` has the operations of one call; how they write is in its context. Each operation prepares rows, and the
-job does the rest. Operations that depend on what the table holds (update, delete by condition) read first, and write by
-key.
+`TableWriter` has the operations of one call; the settings are in its context. Each operation prepares rows, and `job`
+writes them. Operations that depend on the rows of the table (update, delete by condition) read first, and write by key.
 """
 
 from __future__ import annotations
@@ -53,31 +52,31 @@ class TableWriter:
         """The table as it was when the call began."""
         return self.context.client
 
-    # ------------------------------------------------------------------ rows in
+    # ------------------------------------------------------------------ operations
     def write(self, data: Any, operation: Operation, *, partial: bool = False) -> CommitResult:
         """Insert, upsert or overwrite with rows from Arrow data."""
         if partial:
             raise InvalidRequest("rows with some of the columns cannot be written as they are", hint="Use merge.")
         if operation is Operation.UPSERT and not self.client.config.key_fields:
             raise InvalidRequest("the table has no record key, so nothing can be updated", hint="Use insert.")
-        in_hand = isinstance(data, (pa.Table, pa.RecordBatch))
-        return self._write(as_reader(data), operation, in_hand=in_hand)
+        in_memory = isinstance(data, (pa.Table, pa.RecordBatch))
+        return self._write(as_reader(data), operation, in_memory=in_memory)
 
     def _write(
-        self, reader: pa.RecordBatchReader, operation: Operation, *, reads: bool = False, in_hand: bool = False
+        self, reader: pa.RecordBatchReader, operation: Operation, *, reads: bool = False, in_memory: bool = False
     ) -> CommitResult:
         reader_context = keyed_reader_context(self.client)
         plan = self.plan(reader_context, reader.schema)
         request = replace(self.request(operation, reader_context, plan), reads=reads)
         rows = plan.rows(reader, self.key_stem(), secrets.randbelow(1 << 31))
-        in_hand = in_hand and plan.keeps_columns
+        in_memory = in_memory and plan.keeps_columns
         context = self.context
         policy = duplicate_policy(operation, context.write_options, plan.generator)
         if policy is not Duplicates.NONE:
             is_global = context.index_options.is_global
             known = known_keys_of(self.client, context.memory, context.runner, is_global=is_global)
-            rows, request, in_hand = new_rows(rows, known, policy), replace(request, reads=True), False
-        return run_write(self.client, context.txn_context, request, rows, context.runner, in_hand=in_hand)
+            rows, request, in_memory = new_rows(rows, known, policy), replace(request, reads=True), False
+        return run_write(self.client, context.txn_context, request, rows, context.runner, in_memory=in_memory)
 
     def delete_keys(self, keys: Any) -> CommitResult:
         """Delete rows by key: values of a single key column, dicts of key columns, or an Arrow array or table."""
@@ -115,7 +114,7 @@ class TableWriter:
         return run_write(self.client, self.context.txn_context, request, (), self.context.runner, deletes)
 
     def delete_partitions(self, partitions: Sequence[str], *, as_read: bool = False) -> CommitResult:
-        """Let whole partitions vanish; `as_read` only if nobody wrote to them since the table was opened."""
+        """Remove whole partitions; with `as_read` only if no write touched them since the table was opened."""
         known = FileSystemView.of(self.client).partitions()
         chosen = tuple(self._partition_named(name, known) for name in partitions)
         reader_context = keyed_reader_context(self.client)
@@ -133,7 +132,7 @@ class TableWriter:
         for name in assignments:
             check_assignable(name, self.client.config, own)
         parsed = {name: bind_assignment(text, own, own.field(name)) for name, text in assignments.items()}
-        key = pa.field(RECORD_KEY, pa.string())  # keys that were made while writing are found in no other column
+        key = pa.field(RECORD_KEY, pa.string())  # generated keys are stored in no other column
         schema = pa.schema([key, *own])
         scan = self.scan(tuple(schema.names), where)
 
@@ -149,14 +148,14 @@ class TableWriter:
 
     # ------------------------------------------------------------------ steps of an operation
     def scan(self, columns: tuple[str, ...], where: str | Predicate | None) -> Scan:
-        """Rows of the table that an operation depends on, within its part of the memory."""
+        """Reads the rows of the table that an operation depends on, within its share of the memory."""
         options, runner = ReadOptions(memory=MemoryPlan(self.context.memory).write.scan), self.context.runner
         return Scan(self.client, Query.SNAPSHOT, columns, where, options=options, runner=runner, keyed=True)
 
     def plan(
         self, reader_context: ReaderContext, incoming: pa.Schema, *, partial: bool = False, deletes: bool = False
     ) -> Preparation:
-        """How rows of that schema become rows of the table; `InvalidRequest` when they cannot."""
+        """How rows of the schema `incoming` become rows of the table; `InvalidRequest` when they cannot."""
         return plan_preparation(
             self.client.config,
             declared_schema(self.client, reader_context),
@@ -169,7 +168,7 @@ class TableWriter:
     def request(
         self, operation: Operation, reader_context: ReaderContext, plan: Preparation, *, partial: bool = False
     ) -> WriteRequest:
-        """What a write of prepared rows asks of the job; `partial` rows are versions of rows that are there."""
+        """The request for a write of prepared rows; `partial` rows update rows that exist in the table."""
         schema = with_meta_fields(plan.table_schema)
         if reader_context.on_read is not None:
             refuse_other_version(reader_context.schema, schema)
@@ -197,11 +196,11 @@ class TableWriter:
         )
 
     def key_stem(self) -> str:
-        """What keys begin with that are made while writing."""
+        """The prefix of generated keys."""
         return instant_time_now(self.context.txn_context.clock, self.client.config.timezone)
 
     def _partition_named(self, name: str, known: Sequence[str]) -> str:
-        """A partition by its path, or by `column=value` where the table's folders are named by values alone."""
+        """A partition by its path, or by `column=value` where the table's folders are named by values only."""
         path = name.strip("/")
         if path in known:
             return path
@@ -217,7 +216,7 @@ class TableWriter:
 
 
 def unordered_deletes(keys: Iterable[pa.RecordBatch], reader_context: ReaderContext) -> Iterator[pa.RecordBatch]:
-    """Keys with their partitions as deletes that carry no ordering value: whatever is there goes."""
+    """Keys with their partitions as deletes without an ordering value: they delete any version of the row."""
     ordering = [reader_context.schema.field(name) for name in reader_context.rule.ordering]
     names = [RECORD_KEY, PARTITION_PATH, *(item.name for item in ordering)]
     for batch in keys:

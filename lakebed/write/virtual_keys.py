@@ -1,8 +1,8 @@
 """Which tables without meta fields are written: those whose keys real Hudi makes from the columns as we do.
 
-Hudi knows two ways to the key of a row. Its writers ask the key generator; its merges take the columns of rows that are
-there as they are stored. Where the two texts differ, updates and deletes find no row: updated rows are there twice, and
-deleted ones come back. That is so for a single key column under COMPLEX (`id:7` and `7`), and for dates, decimals
+Hudi makes the key of a row in two ways. Its writers call the key generator; its merges format the stored key columns of
+existing rows. Where the two texts differ, updates and deletes find no row: updated rows exist twice, and deleted rows
+reappear. That is so for a single key column under COMPLEX (`id:7` and `7`), and for dates, decimals
 and bytes (`2020-01-04` and a number of days). Such tables are refused in the versions that Hudi knows.
 """
 
@@ -25,12 +25,12 @@ _OTHERWISE = f"or leave {POPULATE_META_FIELDS} at true"
 
 
 def refuse_unmade_keys(config: TableConfig, schema: pa.Schema | None = None) -> None:
-    """`InvalidRequest` for tables without meta fields whose keys cannot be made, or not by everybody alike."""
+    """`InvalidRequest` for tables without meta fields whose keys cannot be made, or differ between Hudi and lakebed."""
     if config.populate_meta_fields:
         return
     if not config.key_fields:
         raise InvalidRequest(
-            "a table without meta fields needs a record key: there is no place for keys that are made while writing",
+            "a table without meta fields needs a record key: there is no column to store generated keys in",
             hint=f"Give it a record key, or leave {POPULATE_META_FIELDS} at true.",
         )
     if (config.keygen_type or PLAIN_KEYGENS[0]) not in PLAIN_KEYGENS:
@@ -54,7 +54,7 @@ def refuse_unmade_keys(config: TableConfig, schema: pa.Schema | None = None) -> 
 
 
 def refuse_other_meta_fields(config: TableConfig, properties: Mapping[str, str]) -> None:
-    """Meta fields are a choice for the life of a table: rows with and without could not be told apart."""
+    """Refuse to change `hoodie.populate.meta.fields`: rows with and without meta fields could not be told apart."""
     wanted = properties.get(POPULATE_META_FIELDS)
     if wanted is not None and wanted.strip().lower() != str(config.populate_meta_fields).lower():
         raise InvalidRequest(
@@ -64,7 +64,7 @@ def refuse_other_meta_fields(config: TableConfig, properties: Mapping[str, str])
 
 
 def refuse_unstored_keys(config: TableConfig, index_options: IndexOptions) -> None:
-    """Bloom filters are made of keys in files: where there are none, Hudi's own upserts end in a null pointer."""
+    """Bloom filters are built from stored keys: without those, Hudi's own upserts fail with a NullPointerException."""
     if config.populate_meta_fields:
         return
     kind = index_options.index_kind
@@ -77,7 +77,7 @@ def refuse_unstored_keys(config: TableConfig, index_options: IndexOptions) -> No
 
 
 def _has_one_text(kind: pa.DataType, config: TableConfig) -> bool:
-    """Whether key generators write a value by its stored form."""
+    """Whether the key text of a value is the same from the key generator and from the stored column."""
     if pa.types.is_timestamp(kind):
         return not flag(config.properties, LOGICAL_TIMESTAMPS)
     plain = (pa.types.is_string, pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)

@@ -1,7 +1,7 @@
-"""What must be right about a table before anything is written to it, and what a write must carry on of its schema.
+"""Checks of a table before anything is written to it, and the schema information that a write must record again.
 
-A table may have settings that a reader can honour and this writer cannot: then a write is refused as a whole, for rows
-that other writers' features do not know of would be wrong answers later.
+A table may have settings that our reader supports and our writer does not: then every write is refused, because rows
+written without the feature (change capture, for example) would give wrong results to later readers.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _OTHER_KEYS = (
 
 
 def write_keys() -> frozenset[str]:
-    """The option keys that a write looks at; one that ends in a dot stands for all keys below it."""
+    """The option keys that a write reads; one that ends in a dot stands for all keys below it."""
     declared = [one for group in (WriteOptions, IndexOptions, TxnOptions) for one in options_of(group).values()]
     return frozenset({key for one in declared for key in one.keys} | set(_OTHER_KEYS))
 
 
 def refuse_unwritable(config: TableConfig) -> None:
-    """`InvalidRequest` for tables that are read only here."""
+    """`InvalidRequest` for tables that lakebed can only read."""
     reasons = {
-        "it captures changes in logs of their own": config.cdc_enabled,
+        "it captures changes in CDC logs": config.cdc_enabled,
         "its files lack the partition columns": config.drop_partition_columns,
         f"its base files are {config.base_file_format}": config.base_file_format.upper() != "PARQUET",
     }
@@ -60,18 +60,18 @@ def refuse_unwritable(config: TableConfig) -> None:
 def refuse_other_fields(config: TableConfig, properties: Mapping[str, str]) -> None:
     """A table keeps its key, partition and ordering columns; options that name others are a mistake."""
     own = {"recordkey": config.key_fields, "partitionpath": config.partition_fields}
-    for word, there in {**own, "precombine": config.ordering_fields}.items():
+    for word, fields in {**own, "precombine": config.ordering_fields}.items():
         key = f"hoodie.datasource.write.{word}.field"
         named = tuple(name.partition(":")[0] for name in WORDS.parse(properties.get(key, "")))
-        if named and named != there:
+        if named and named != fields:
             raise InvalidRequest(
-                f"the table has {','.join(there) or 'none'} where {key}={properties[key]}",
+                f"the table has {','.join(fields) or 'none'} where {key}={properties[key]}",
                 hint=f"Leave {key} out: the table knows it.",
             )
 
 
 def refuse_unnamed_buckets(client: MetaClient, properties: Mapping[str, str]) -> None:
-    """A bucket table that does not say so must not get file groups that belong to no bucket."""
+    """A bucket table whose properties do not name its index must not get file groups that belong to no bucket."""
     if INDEX_TYPE in client.config.properties or INDEX_TYPE in properties:
         return
     view = FileSystemView.of(client)
@@ -79,7 +79,7 @@ def refuse_unnamed_buckets(client: MetaClient, properties: Mapping[str, str]) ->
         ids = [file_slice.file_group.file_id for file_slice in view.slices(path)]
         if ids and all(file_id.startswith("0000") and bucket_of_file_id(file_id) is not None for file_id in ids):
             raise InvalidRequest(
-                f"the file groups are buckets ({ids[0]}), and the table does not say how many there are",
+                f"the file groups are buckets ({ids[0]}), and the table does not state how many there are",
                 hint="Open it with num_buckets=, as it was written with; or name its index in hoodie.index.type.",
             )
         if ids:
@@ -87,14 +87,14 @@ def refuse_unnamed_buckets(client: MetaClient, properties: Mapping[str, str]) ->
 
 
 def _partitions(view: FileSystemView) -> Iterator[str]:
-    """The partitions of a table, those first that commits tell of: where one is enough, the folders are not listed."""
-    told = sorted(view.commits.written())
-    yield from told
-    yield from (path for path in view.partitions() if path not in told)
+    """The partitions of a table, those named in commits first: a caller that needs only one lists no folders."""
+    in_commits = sorted(view.commits.written())
+    yield from in_commits
+    yield from (path for path in view.partitions() if path not in in_commits)
 
 
 def declared_schema(client: MetaClient, reader_context: ReaderContext) -> pa.Schema:
-    """The table's own columns, null where the table says that they may be; readers take any column as nullable."""
+    """The table's own columns, nullable as the table declares them; readers treat every column as nullable."""
     own = without_meta_fields(reader_context.schema)
     text = client.schema_json()
     stated = avro_to_arrow(text) if text else own
@@ -111,7 +111,7 @@ def declared_schema(client: MetaClient, reader_context: ReaderContext) -> pa.Sch
 
 
 def refuse_other_version(table: pa.Schema, after: pa.Schema) -> None:
-    """A write that would change the schema of a table whose columns have ids: only ALTER TABLE gives those."""
+    """Refuse a write that would change the schema of a table whose columns have ids: only ALTER TABLE assigns ids."""
     changed = [item.name for item in after if item.name in table.names and table.field(item.name).type != item.type]
     if changed or after.names != table.names:
         what = f"other types ({', '.join(changed)})" if changed else "new columns"
@@ -122,5 +122,5 @@ def refuse_other_version(table: pa.Schema, after: pa.Schema) -> None:
 
 
 def version_report(reader_context: ReaderContext) -> dict[str, str]:
-    """What a commit must say where columns have ids: the version of the schema that its files were written with."""
+    """What a commit must record where columns have ids: the version of the schema that its files were written with."""
     return {} if reader_context.on_read is None else {LATEST_SCHEMA: reader_context.on_read.wanted.json}

@@ -1,15 +1,15 @@
-"""The one way into a write: a table, what it was opened with and a call's options, as one value.
+"""The entry point of every write: a table, the options it was opened with and those of the call, as one value.
 
     call's argument > call's options > options of open > hoodie.properties > default
                                   │
                                   ▼
-    WriteOptions  UpkeepGroups  TxnOptions  IndexOptions     each read once; whatever is below gets them as values
+    WriteOptions  UpkeepGroups  TxnOptions  IndexOptions     each parsed once; lower layers get them as values
                                   │
                                   ▼
-    may this table be written so? ──► WriterContext
+    checks of table and options ──► WriterContext
 
 A context is made before anything is changed: options that cannot be read, and tables that cannot be written to, are
-refused here. `Table` and `format("lakebed")` both come this way.
+refused here. `Table` and `format("lakebed")` both use it.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class WriterContext:
     memory: int
     """The ceiling in bytes of the whole write."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """What the caller said, as texts: those of `open` and those of the call, without the table's own."""
+    """The caller's options as texts: those of `open` and those of the call, without the table's own."""
     runner: Runner = field(default_factory=LocalRunner)
 
     @property
     def key_generator(self) -> KeyGenerator:
-        """The table's key generator for this writer, who may allow values that give one key."""
-        made = key_generator_of(self.client.config, self.properties)
-        return replace(made, allows_ambiguous=self.write_options.allow_ambiguous_keys)
+        """The table's key generator, with the writer's choice whether different values may make the same key."""
+        generator = key_generator_of(self.client.config, self.properties)
+        return replace(generator, allows_ambiguous=self.write_options.allow_ambiguous_keys)
 
 
 def writer_context(
@@ -68,10 +68,10 @@ def writer_context(
     runner: Runner | None = None,
     txn_context: TxnContext | None = None,
 ) -> WriterContext:
-    """The context of a call with options on a table that was opened with others; `InvalidRequest` if it may not be.
+    """The context of a call with `options` on a table opened with `opened`; `InvalidRequest` if it may not write.
 
-    `memory` is the call's argument, `default_memory` what holds where no option says otherwise. `txn_context` is what
-    the table's settings and the options are put on top of.
+    `memory` is the call's argument, `default_memory` applies where no option sets the memory. The table's settings and
+    the options override those of `txn_context`.
     """
     config, properties = client.config, {**opened, **options}
     chosen = {**config.properties, **properties}
@@ -93,7 +93,7 @@ def writer_context(
 
 
 def check_options(properties: Mapping[str, str]) -> None:
-    """Refuse options that no write could read, where there is no table yet that they could be for."""
+    """Refuse options that cannot be parsed, before there is a table to check them against."""
     UpkeepGroups.from_properties(properties)
     WriteOptions.from_properties(properties)
     TxnOptions.from_properties(properties)

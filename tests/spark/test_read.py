@@ -170,7 +170,7 @@ def test_read_function(native: lakebed.Table, spark: Any) -> None:
     assert lakebed.read(spark, native.url, query="read_optimized").count() == optimized == 61
     assert lakebed.read(spark, native.url, start=completion).count() == native.incremental(start=completion).count()
     assert lakebed.read(spark, native.url, as_of=completion).count() == 60
-    with pytest.raises(lakebed.InvalidRequest, match="neither as_of"):
+    with pytest.raises(lakebed.InvalidRequest, match="cannot be combined with as_of"):
         lakebed.read(spark, native.url, start="0", as_of=completion)
     with pytest.raises(lakebed.InvalidRequest, match="needs a start"):
         lakebed.read(spark, native.url, query="incremental")

@@ -1,1 +1,1 @@
-"""Making a table."""
+"""Creating a table."""

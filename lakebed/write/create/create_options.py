@@ -1,7 +1,7 @@
-"""What properties say of a table that is to be made, under the names of Hudi's table and of its writers.
+"""The properties of a table that is to be created, under the names of Hudi's table properties and write options.
 
-A setting may be given as an argument, as the table's own property or as a writer's option; two that differ are a
-mistake of the caller, and nothing says which one was meant.
+A setting may be an argument, a table property or a write option; two that differ are refused, because it is not known
+which one was meant.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ INDEX_TYPE, ENGINE, NUM_BUCKETS = (
 SETTLED = frozenset(
     (*RECORD_KEY, *PARTITION_PATH, *ORDERING, *TABLE_NAME, *TABLE_TYPE, *LAYOUT, *VERSION, *KEYGEN_TYPE, *KEYGEN_CLASS)
 ) | {INDEX_TYPE, ENGINE, NUM_BUCKETS, MODE}
-"""The keys that are read here; the table is given their meaning under the first name of each."""
+"""The keys that are read here; the table stores each setting under its first name."""
 
 _BUCKETS = {"bucket": (BUCKET, BucketEngine.SIMPLE), "consistent_bucket": (BUCKET, BucketEngine.CONSISTENT_HASHING)}
 _TABLE_TYPES = {"MERGE_ON_READ": "mor", "COPY_ON_WRITE": "cow", "MOR": "mor", "COW": "cow"}
@@ -51,11 +51,11 @@ _FIELD_TYPES = ("SIMPLE", "TIMESTAMP")
 
 
 def stated(properties: Mapping[str, str], keys: Sequence[str]) -> str | None:
-    """What the properties say under one of several names for the same thing."""
+    """The value of a setting that has several names."""
     found = {key: str(properties[key]).strip() for key in keys if str(properties.get(key) or "").strip()}
     if len(set(found.values())) > 1:
-        said = " and ".join(f"{key}={value}" for key, value in found.items())
-        raise InvalidRequest(f"{said} say different things", hint="Give one of them.")
+        pairs = " and ".join(f"{key}={value}" for key, value in found.items())
+        raise InvalidRequest(f"{pairs} differ", hint="Give one of them.")
     return next(iter(found.values()), None)
 
 
@@ -63,35 +63,33 @@ def columns_option(
     what: str, argument: tuple[str, ...], properties: Mapping[str, str], keys: Sequence[str]
 ) -> tuple[str, ...]:
     """Columns from an argument or from properties."""
-    said = WORDS.parse(stated(properties, keys) or "")
-    return agreed(what, argument or None, said or None, keys[0]) or ()
+    names = WORDS.parse(stated(properties, keys) or "")
+    return agreed(what, argument or None, names or None, keys[0]) or ()
 
 
-def agreed(what: str, argument: T | None, said: T | None, key: str) -> T | None:
-    """An argument and a property that mean the same thing."""
-    if argument is not None and said is not None and argument != said:
-        raise InvalidRequest(
-            f"{what}={_shown(argument)} and {key}={_shown(said)} say different things", hint=f"Leave {key} out."
-        )
-    return argument if argument is not None else said
+def agreed(what: str, argument: T | None, value: T | None, key: str) -> T | None:
+    """The value of an argument and a property for the same setting, which must not differ."""
+    if argument is not None and value is not None and argument != value:
+        raise InvalidRequest(f"{what}={_shown(argument)} and {key}={_shown(value)} differ", hint=f"Leave {key} out.")
+    return argument if argument is not None else value
 
 
 def table_type_option(properties: Mapping[str, str]) -> str | None:
-    """`mor` or `cow`, if the properties say."""
-    said = stated(properties, TABLE_TYPE)
-    if said is not None and said.upper() not in _TABLE_TYPES:
-        raise InvalidRequest(f"{said!r} is no table type", hint="Use MERGE_ON_READ or COPY_ON_WRITE.")
-    return _TABLE_TYPES[said.upper()] if said is not None else None
+    """`mor` or `cow`, if the properties state it."""
+    text = stated(properties, TABLE_TYPE)
+    if text is not None and text.upper() not in _TABLE_TYPES:
+        raise InvalidRequest(f"{text!r} is no table type", hint="Use MERGE_ON_READ or COPY_ON_WRITE.")
+    return _TABLE_TYPES[text.upper()] if text is not None else None
 
 
 def merge_mode_option(properties: Mapping[str, str]) -> Concurrency:
-    """Who may write to the table, if the properties say."""
-    said = stated(properties, (MODE,))
-    return NEW_TABLES if said is None else mode_named(said)
+    """The concurrency mode of the table, that of new tables if the properties do not state one."""
+    text = stated(properties, (MODE,))
+    return NEW_TABLES if text is None else mode_named(text)
 
 
 def index_option(properties: Mapping[str, str]) -> tuple[str | None, int | None]:
-    """The name of the index and its buckets, if the properties say."""
+    """The name of the index and its number of buckets, if the properties state them."""
     options = IndexOptions.from_properties({key: str(value) for key, value in properties.items() if key in SETTLED})
     has_kind, has_engine = (stated(properties, (key,)) is not None for key in (INDEX_TYPE, ENGINE))
     if not has_kind and not has_engine:
@@ -107,7 +105,7 @@ def _create_name(kind: str) -> str:
 
 
 def index_named(name: str) -> tuple[IndexKind, BucketEngine | None]:
-    """The kind that an `index=` of `create` means, and the engine of buckets; only that kind is loaded."""
+    """The index kind of the argument `index=` of `create`, and its bucket engine; only that kind is loaded."""
     kind, engine = _BUCKETS.get(name, (None, None))
     for word in (name, f"{name}_index"):
         known = kind or INDEX_KINDS.name_of(word)
@@ -123,7 +121,7 @@ def index_named(name: str) -> tuple[IndexKind, BucketEngine | None]:
 def key_generator_option(
     properties: Mapping[str, str], record_key: Sequence[str], partition_by: Sequence[str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The properties that name the key generator, and the partition columns as that one wants them."""
+    """The properties that name the key generator, and the partition columns in the form that it needs."""
     kind, class_name = keygen_option(properties)
     names = [word.partition(":")[0].strip() for word in partition_by]
     types = [word.partition(":")[2].strip().upper() for word in partition_by]
@@ -143,16 +141,16 @@ def key_generator_option(
             )
         names = [f"{name}:{word}" for name, word in zip(names, types, strict=True)]
     _check_partitions(kind, names)
-    given = {KEYGEN_TYPE[0]: kind} | ({KEYGEN_CLASS[0]: class_name} if class_name and kind == USER_PROVIDED else {})
-    return given, tuple(names)
+    named = {KEYGEN_TYPE[0]: kind} | ({KEYGEN_CLASS[0]: class_name} if class_name and kind == USER_PROVIDED else {})
+    return named, tuple(names)
 
 
 def keygen_option(properties: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """The type and the class of the key generator, if the properties name one; the class alone gives the type."""
-    said, class_name = stated(properties, KEYGEN_TYPE), stated(properties, KEYGEN_CLASS)
-    kind = said.upper().removesuffix("_AVRO") if said is not None else None
+    """The type and the class of the key generator, if the properties name one; the class implies the type."""
+    text, class_name = stated(properties, KEYGEN_TYPE), stated(properties, KEYGEN_CLASS)
+    kind = text.upper().removesuffix("_AVRO") if text is not None else None
     if kind is not None and kind not in (*_TYPES, USER_PROVIDED):
-        raise InvalidRequest(f"the key generator {said} is not known", hint=f"Use one of: {', '.join(_TYPES)}.")
+        raise InvalidRequest(f"the key generator {text} is not known", hint=f"Use one of: {', '.join(_TYPES)}.")
     if class_name is None:
         if kind == USER_PROVIDED:
             raise InvalidRequest(f"{KEYGEN_TYPE[0]}={kind} needs a class", hint=f"Name it in {KEYGEN_CLASS[0]}.")
@@ -169,7 +167,7 @@ def keygen_option(properties: Mapping[str, str]) -> tuple[str | None, str | None
 
 
 def _inferred(properties: Mapping[str, str], record_key: Sequence[str], types: Sequence[str]) -> str:
-    """What Hudi takes where nobody names a key generator: by the numbers of fields."""
+    """The key generator that Hudi infers from the numbers of fields where none is named."""
     if any(types):
         return "CUSTOM"
     if any(key.startswith(TIME_PREFIXES) for key in properties):
@@ -180,7 +178,7 @@ def _inferred(properties: Mapping[str, str], record_key: Sequence[str], types: S
 
 
 def _check_partitions(kind: str, names: Sequence[str]) -> None:
-    """Key generators that would leave columns out, or that Hudi's own do not make."""
+    """Refuse key generators that would ignore partition columns, or get more of them than Hudi's take."""
     if kind in ("NON_PARTITION", "GLOBAL_DELETE") and names:
         raise InvalidRequest(
             f"the key generator {kind} makes no partitions, and the table is partitioned by {', '.join(names)}",

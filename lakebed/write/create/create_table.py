@@ -1,8 +1,8 @@
-"""Making a table: everything is checked before the first byte is written, and one atomic create makes it exist.
+"""Creating a table: everything is checked first, and then one atomic put of `hoodie.properties` creates it.
 
 The properties are those that real Hudi writes for such a table, and a few that it keeps and ignores: the layout, the
 index with its bucket count (a bucket table whose count is lost cannot be written), and for version 10, which is not
-final upstream, a mark that says so.
+final in Hudi yet, a property that marks it as a draft.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LAYOUTS = ("lsm_tree", "default")
 VERSIONS = {"v2": "10", "v1": "9"}
 _MERGE_MODE = "hoodie.record.merge.mode"
 _HASH_FIELD = "hoodie.bucket.index.hash.field"
-_MADE_HERE = (
+_SET_BY_CREATE = (
     "hoodie.table.create.schema",
     "hoodie.table.checksum",
     "hoodie.table.metadata.partitions",
@@ -66,7 +66,7 @@ _PAYLOADS = {
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """What the caller of `create` asked for."""
+    """The arguments of `create`."""
 
     name: str
     schema: pa.Schema
@@ -82,7 +82,7 @@ class NewTable:
 
 
 def create_table(storage: Storage, new: NewTable) -> bool:
-    """Make the table; False when somebody else has made one there."""
+    """Create the table; False when there is one already."""
     properties = table_properties(new)
     mode, version = (
         merge_mode_option(option_texts(new.properties)),
@@ -93,9 +93,9 @@ def create_table(storage: Storage, new: NewTable) -> bool:
     return storage.put_if_absent(PROPERTIES_FILE, render_properties(properties, ["Properties saved by lakebed"]))
 
 
-def table_properties(asked: NewTable) -> dict[str, str]:
-    """The content of `hoodie.properties`; refuses what cannot work."""
-    new = _settled(asked)
+def table_properties(request: NewTable) -> dict[str, str]:
+    """The content of `hoodie.properties`; refuses settings that cannot work."""
+    new = _with_property_settings(request)
     _check_choices(new)
     keygen, partition_by = key_generator_option(new.properties, new.record_key, new.partition_by)
     _check_columns(new)
@@ -147,12 +147,12 @@ def table_properties(asked: NewTable) -> dict[str, str]:
     return properties
 
 
-def _settled(new: NewTable) -> NewTable:
-    """The request with what its properties say where no argument does."""
+def _with_property_settings(new: NewTable) -> NewTable:
+    """The request, with settings from its properties where there is no argument."""
     properties = option_texts(new.properties)
-    made = [key for key in _MADE_HERE if properties.get(key, "").strip()]
-    if made:
-        raise InvalidRequest(f"{made[0]} is made by create itself", hint="Leave it out.")
+    taken = [key for key in _SET_BY_CREATE if properties.get(key, "").strip()]
+    if taken:
+        raise InvalidRequest(f"{taken[0]} is set by create itself", hint="Leave it out.")
     index, buckets = index_option(properties)
     return replace(
         new,
@@ -167,17 +167,17 @@ def _settled(new: NewTable) -> NewTable:
     )
 
 
-def schema_of(given: Any) -> pa.Schema:
+def schema_of(source: Any) -> pa.Schema:
     """A pyarrow schema, or the schema of data."""
-    if isinstance(given, pa.Schema):
-        return stored_schema(without_meta_fields(given))
-    if hasattr(given, "__arrow_c_schema__"):
-        return stored_schema(without_meta_fields(pa.schema(given)))
-    return stored_schema(without_meta_fields(as_reader(given).schema))
+    if isinstance(source, pa.Schema):
+        return stored_schema(without_meta_fields(source))
+    if hasattr(source, "__arrow_c_schema__"):
+        return stored_schema(without_meta_fields(pa.schema(source)))
+    return stored_schema(without_meta_fields(as_reader(source).schema))
 
 
 def default_index(new: NewTable) -> str:
-    """Buckets need keys to hash; without keys rows are only ever added."""
+    """The index where none is named: buckets, which hash keys; `simple` without keys, where rows are only added."""
     return new.index or ("bucket" if new.record_key else "simple")
 
 

@@ -1,7 +1,7 @@
-"""The first write to a table that does not exist yet, rehearsed: of no rows, on a copy in memory, up to its begin.
+"""A dry run of the first write to a new table: without rows, on a copy in memory, up to the start of the transaction.
 
-Whatever a write would refuse about the table's settings is refused before the table is made. A table that can be made
-and never written to would be found out by whoever comes with the rows.
+Table settings that a write would refuse are refused before the table is created. Otherwise a table that cannot be
+written to would be noticed only by the first write.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def _refuse_unwritable(config: TableConfig) -> None:
         refuse_unwritable(config)
     except InvalidRequest as problem:
         raise InvalidRequest(
-            problem.what.replace("the table cannot", "such a table cannot"), hint="Leave out the property that says so."
+            problem.what.replace("the table cannot", "such a table cannot"),
+            hint="Leave out the property that sets this.",
         ) from None
 
 
@@ -65,7 +66,7 @@ def _prepare(properties: Mapping[str, str], schema: pa.Schema) -> None:
     reader_context = keyed_reader_context(client)
     plan = writer.plan(reader_context, schema)
     nothing = pa.RecordBatch.from_pylist([], schema)
-    if not plan.generator.is_keyless and plan.generator.function is None:  # a user's function need not take no rows
+    if not plan.generator.is_keyless and plan.generator.function is None:  # a user's function may refuse no rows
         record_key_array(plan.generator, nothing)
     partition_path_array(plan.generator, nothing)
     with GroupBuffers(_SOME_MEMORY) as group_buffers:

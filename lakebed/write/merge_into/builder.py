@@ -7,9 +7,9 @@
        .execute())
 
 A merge of updates alone that set some of the columns writes only those, on merge-on-read tables: the log then holds
-partial rows, which readers complete from the versions below. The ordering columns always go with them, so that an
-update which leaves them alone stands above the row it was made from. Where the table has a column that marks deleted
-rows, inline logs get whole rows: Hudi 1.2 looks for the mark of a partial row at its place in the whole row.
+partial rows, which readers complete from older versions. The ordering columns are always written with them, so that an
+update which does not set them is still newer than the row it was made from. Where the table has a column that marks
+deleted rows, inline logs get whole rows: Hudi 1.2 looks for the mark of a partial row at its position in the whole row.
 """
 
 from __future__ import annotations
@@ -27,7 +27,16 @@ from lakebed.merge.reader_context import ReaderContext
 from lakebed.model.schema import IS_DELETED, PARTITION_PATH, RECORD_KEY, without_meta_fields
 from lakebed.read.reader_context import keyed_reader_context
 from lakebed.write.job import CommitResult, run_write
-from lakebed.write.merge_into.clauses import TARGET, BoundClause, Clause, Kind, Meeting, Verb, bind, refuse_new_columns
+from lakebed.write.merge_into.clauses import (
+    TARGET,
+    BoundClause,
+    Clause,
+    JoinColumns,
+    Kind,
+    Verb,
+    bind,
+    refuse_new_columns,
+)
 from lakebed.write.merge_into.join import MergeJoin, SourceRows
 from lakebed.write.operation import Operation
 from lakebed.write.rows.prepare import as_reader
@@ -53,7 +62,7 @@ class MergeBuilder:
         return self._with(Clause(Kind.MATCHED, Verb.UPDATE, dict(set), condition))
 
     def when_matched_update_all(self, condition: str | None = None) -> MergeBuilder:
-        """Set every column of matched rows that the source has, by name; the source may have no others."""
+        """Set every column of matched rows that the source has, by name; the source may have no other columns."""
         return self._with(Clause(Kind.MATCHED, Verb.UPDATE, None, condition))
 
     def when_matched_delete(self, condition: str | None = None) -> MergeBuilder:
@@ -89,15 +98,15 @@ class MergeBuilder:
 
 
 def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
-    """Read, join, write."""
+    """Run a MERGE: read the table, join it with the source, write one commit."""
     context, client = writer.context, writer.client
     config = client.config
     reader = as_reader(merge.source)
     reader_context = keyed_reader_context(client)
     own = declared_schema(client, reader_context)
-    meeting = Meeting.of(merge.on, config, own, reader.schema)
+    join_columns = JoinColumns.of(merge.on, config, own, reader.schema)
     clauses = bind(merge.clauses, config, own, reader.schema)
-    refuse_new_columns(merge.clauses, clauses, meeting, own, reader.schema)
+    refuse_new_columns(merge.clauses, clauses, join_columns, own, reader.schema)
     generator = context.key_generator
     partial = _partial_columns(writer, clauses, own, reader_context)
     nullable = without_meta_fields(reader_context.schema)
@@ -107,7 +116,7 @@ def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
     with SourceRows(reader, MemoryPlan(context.memory).write.source_rows) as source:
         join = MergeJoin(
             source,
-            meeting,
+            join_columns,
             clauses,
             own,
             columns,
@@ -122,18 +131,16 @@ def run_merge(writer: TableWriter, merge: MergeBuilder) -> CommitResult:
         )
         rows = join.rows(writer.scan(_read(clauses, columns, nullable, reader_context), join.wanted).to_batches())
         prepared = plan.rows(rows, writer.key_stem(), secrets.randbelow(1 << 31))
-        deletes = unordered_deletes(
-            join.deletes, reader_context
-        )  # read when the rows are through and all deletes are known
+        deletes = unordered_deletes(join.deletes, reader_context)  # read after all rows, when `deletes` is complete
         return run_write(client, context.txn_context, request, prepared, context.runner, deletes)
 
 
 def _read(
     clauses: tuple[BoundClause, ...], columns: pa.Schema, own: pa.Schema, reader_context: ReaderContext
 ) -> tuple[str, ...]:
-    """The columns of the table that the merge looks at or writes back."""
-    looked_at = {name.removeprefix(TARGET) for clause in clauses for name in clause.columns}
-    needed = {*columns.names, *looked_at}
+    """The columns of the table that the merge reads or writes back."""
+    in_clauses = {name.removeprefix(TARGET) for clause in clauses for name in clause.columns}
+    needed = {*columns.names, *in_clauses}
     return (RECORD_KEY, PARTITION_PATH, *(name for name in own.names if name in needed))
 
 

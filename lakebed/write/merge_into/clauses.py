@@ -1,12 +1,12 @@
 """The clauses of a MERGE, from text to bound expressions over `t.column` (the table) and `s.column` (the source).
 
-    on        equality of every key column, and perhaps of partition columns: whose rows meet
+    on        equality of every key column, and perhaps of partition columns: which rows match
     matched   update or delete the table's row
-    missing   a source row that meets no row of the table: insert it
-    orphan    a row of the table that no source row meets: update or delete it
+    missing   a source row that matches no row of the table: insert it
+    orphan    a row of the table that no source row matches: update or delete it
 
-Within each kind the first clause whose condition holds decides. Everything that can be wrong with a clause is said when
-it is bound, before a row is read.
+Within each kind the first clause whose condition holds is applied. Every error in a clause is reported when it is
+bound, before a row is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakebed.expression.predicate import Expression, Predicate, parse_predicate
 from lakebed.expression.tree import And, Cast, Compare, Field, Node
 from lakebed.model.schema import is_meta_field
 from lakebed.model.schema_change import did_you_mean
-from lakebed.write.merge_into.join_keys import can_meet
+from lakebed.write.merge_into.join_keys import can_match
 from lakebed.write.rows.set_expressions import bind_assignment, check_assignable
 
 TARGET, SOURCE = "t.", "s."
@@ -38,7 +38,7 @@ class Kind(StrEnum):
 
 
 class Verb(StrEnum):
-    """What becomes of them."""
+    """What is done with the rows."""
 
     UPDATE = "update"
     INSERT = "insert"
@@ -72,34 +72,34 @@ class BoundClause:
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class JoinColumns:
     """Which source column is compared with which key or partition column of the table."""
 
     columns: Mapping[str, str]
     by_partition: bool
 
     @classmethod
-    def of(cls, on: str, config: TableConfig, own: pa.Schema, source: pa.Schema) -> Meeting:
-        """Taken apart from the text of `on`."""
+    def of(cls, on: str, config: TableConfig, own: pa.Schema, source: pa.Schema) -> JoinColumns:
+        """The columns compared in the text of `on`."""
         if not config.key_fields:
             raise InvalidRequest("the table has no record key, so nothing can be matched", hint="Use insert.")
         condition = parse_predicate(on, pa.schema([*_sided(own, TARGET), *_sided(source, SOURCE)]))
         found: dict[str, str] = {}
         allowed = (*config.key_fields, *config.partition_fields)
         for node in _conjuncts(condition.root):
-            target, given = _pair(node, on)
+            target, paired = _pair(node, on)
             if target not in allowed:
                 raise InvalidRequest(
                     f"on={on!r} compares {target!r}, which is no key or partition column",
                     hint="Put it into the condition of a clause.",
                 )
-            kind, other = own.field(target).type, source.field(given).type
-            if not can_meet(kind, other):
+            kind, other = own.field(target).type, source.field(paired).type
+            if not can_match(kind, other):
                 raise InvalidRequest(
                     f"on={on!r} compares {target!r}, which is {kind}, with {other}: rows cannot be looked up by that",
-                    hint=f"Cast the column {given!r} of the source to {kind} first.",
+                    hint=f"Cast the column {paired!r} of the source to {kind} first.",
                 )
-            if found.setdefault(target, given) != given:
+            if found.setdefault(target, paired) != paired:
                 raise InvalidRequest(f"on={on!r} compares {target!r} twice")
         missing = [name for name in config.key_fields if name not in found]
         if missing:
@@ -138,15 +138,21 @@ def bind(clauses: Sequence[Clause], config: TableConfig, own: pa.Schema, source:
 
 
 def refuse_new_columns(
-    clauses: Sequence[Clause], bound: Sequence[BoundClause], meeting: Meeting, own: pa.Schema, source: pa.Schema
+    clauses: Sequence[Clause],
+    bound: Sequence[BoundClause],
+    join_columns: JoinColumns,
+    own: pa.Schema,
+    source: pa.Schema,
 ) -> None:
-    """Clauses that take all columns would lose those that the table does not have.
+    """Refuse source columns that the table does not have, which clauses for all columns would lose.
 
-    Columns that a condition or an expression looks at are there for that, and are not meant for the table.
+    Columns that a condition or an expression reads are allowed: they are not meant to be written.
     """
     if all(clause.values is not None for clause in clauses):
         return
-    read = {name.removeprefix(SOURCE) for clause in bound for name in clause.columns} | set(meeting.columns.values())
+    read = {name.removeprefix(SOURCE) for clause in bound for name in clause.columns} | set(
+        join_columns.columns.values()
+    )
     known = {*own.names, *read}
     new = [
         item.name
@@ -168,33 +174,33 @@ def _bound(clause: Clause, config: TableConfig, own: pa.Schema, source: pa.Schem
     }[clause.kind]
     schema = pa.schema([*sides, *_plain(sides)])
     condition = None if clause.condition is None else parse_predicate(clause.condition, schema)
-    given = clause.values
-    if given is None:
+    texts = clause.values
+    if texts is None:
         fixed = () if clause.verb is Verb.INSERT else config.key_fields
-        given = {
+        texts = {
             item.name: "s.`" + item.name.replace("`", "``") + "`"
             for item in own
             if item.name in source.names and item.name not in fixed
         }
-        if not given:
+        if not texts:
             raise InvalidRequest("the source has none of the table's columns")
-    elif clause.verb is not Verb.DELETE and not given:
+    elif clause.verb is not Verb.DELETE and not texts:
         raise InvalidRequest("nothing to set", hint='Give {"column": "expression"}.')
-    for name in given:
+    for name in texts:
         if clause.verb is Verb.UPDATE and clause.values is not None:
             check_assignable(name, config, own)
         elif name not in own.names:
             raise InvalidRequest(f"the table has no column {name!r}", hint=did_you_mean(name, own.names))
     if clause.verb is Verb.INSERT:
-        _check_insert(given, config, own)
-    values = {name: bind_assignment(text, schema, own.field(name)) for name, text in given.items()}
+        _check_insert(texts, config, own)
+    values = {name: bind_assignment(text, schema, own.field(name)) for name, text in texts.items()}
     return BoundClause(clause.kind, clause.verb, values, condition)
 
 
-def _check_insert(given: Mapping[str, str], config: TableConfig, own: pa.Schema) -> None:
+def _check_insert(texts: Mapping[str, str], config: TableConfig, own: pa.Schema) -> None:
     needed = dict.fromkeys((*config.key_fields, *config.partition_fields, *config.ordering_fields))
     required = [item.name for item in own if not item.nullable]
-    missing = [name for name in (*needed, *required) if name.partition(".")[0] not in given]
+    missing = [name for name in (*needed, *required) if name.partition(".")[0] not in texts]
     if missing:
         raise InvalidRequest(f"an insert must give {missing[0]!r} a value", hint=f'Add "{missing[0]}": ... to values.')
 

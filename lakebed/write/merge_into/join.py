@@ -2,10 +2,10 @@
 
     source ──► keys ──► which rows of the table can match (key points or range, partitions) ──► scan
     each batch of the scan ──► its source rows ──► clauses ──► rows to write, keys to delete
-    source rows that met nothing ──► clauses ──► rows to write
+    source rows without a match ──► clauses ──► rows to write
 
-A source larger than its share of the memory lies in a file that is mapped. Deletes are keys alone, and wait in memory
-until all rows are through.
+A source larger than its share of the memory is kept in a memory-mapped file. Deletes are keys only, and are kept in
+memory until all rows are written.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from lakebed.model.ambiguous_keys import refuse_ambiguous_keys, refuse_ambiguous
 from lakebed.model.concat import concat, concat_batches, narrowed
 from lakebed.model.record_key import KeyGenerator, partition_path_array, record_key_array
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
-from lakebed.write.merge_into.clauses import SOURCE, TARGET, BoundClause, Kind, Meeting, Verb
+from lakebed.write.merge_into.clauses import SOURCE, TARGET, BoundClause, JoinColumns, Kind, Verb
 from lakebed.write.merge_into.join_keys import as_table_values, floats_of, has_zero, with_one_zero
 from lakebed.write.rows.set_expressions import assigned
 
 MOST_POINTS = 10_000
-"""Keys that are looked up one by one; beyond, their range is read."""
+"""Up to so many keys are looked up one by one; of more keys, the range is read."""
 MOST_PARTITION_VALUES = 1_000
 
 
 class SourceRows:
-    """The rows of the source, by number, and their keys. A context manager: they may lie in a temporary file."""
+    """The rows of the source, by number, and their keys. A context manager: they may be in a temporary file."""
 
     def __init__(self, reader: pa.RecordBatchReader, memory: int) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -61,7 +61,7 @@ class SourceRows:
             self._folder.cleanup()
 
     def take(self, rows: Ints) -> Iterator[tuple[Ints, pa.RecordBatch]]:
-        """Some rows in the order asked for: their places there, and the rows; all at once unless they are too large."""
+        """Some rows by number: their positions in `rows`, and the rows; in one batch unless they are too large."""
         found = self._taken(rows)
         start = 0
         for part in narrowed(found, self.schema):
@@ -69,7 +69,7 @@ class SourceRows:
             start += part.num_rows
 
     def _taken(self, rows: Ints) -> pa.RecordBatch:
-        """The same as one batch, each batch of the source touched once; columns may have 64-bit offsets."""
+        """The same as one batch, each batch of the source read once; columns may have 64-bit offsets."""
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
         cuts = np.searchsorted(ordered, self._ends)
@@ -112,29 +112,29 @@ class SourceRows:
 
 @dataclass(slots=True)
 class MergeJoin:
-    """One MERGE under way. `own` is the table's schema without meta columns, `columns` what written rows have."""
+    """One MERGE under way. `own` is the table's schema without meta columns, `columns` that of written rows."""
 
     source: SourceRows
-    meeting: Meeting
+    join_columns: JoinColumns
     clauses: Sequence[BoundClause]
     own: pa.Schema
     columns: pa.Schema
     generator: KeyGenerator
     moves: bool = False
-    """Whether a row that changes partition leaves a delete behind; a global index sees to that itself."""
+    """Whether a row that changes partition is deleted in its old one here; a global index does that itself."""
     deletes: list[pa.RecordBatch] = field(default_factory=list)
     _keys: pa.Array = None
     _first: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     _repeated: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
-    _met: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+    _has_match: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
     _code: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     _records: list[pa.Array] = field(default_factory=list)
     _values: dict[str, pa.Array] = field(default_factory=dict)
     _signed_keys: bool = False
-    """Whether a key of the source is a zero: the table may have it with another sign, and no text finds both."""
+    """Whether a key of the source is a zero: the table may have it with the other sign, as another key text."""
 
     def __post_init__(self) -> None:
-        """Number the keys of the source; a row without a whole key meets nothing, and has the number -1."""
+        """Number the keys of the source; a row without a whole key matches nothing, and has the number -1."""
         texts = [self._key_texts(batch) for batch in self.source.batches]
         flat = concat(texts) if texts else pa.array([], pa.string())
         encoded = flat.dictionary_encode()
@@ -146,12 +146,12 @@ class MergeJoin:
         self._first[codes] = known[first]
         self._repeated = np.zeros(len(self._keys), np.bool_)
         self._repeated[codes] = counts > 1
-        self._met = np.zeros(len(self._keys), np.bool_)
+        self._has_match = np.zeros(len(self._keys), np.bool_)
 
     # ------------------------------------------------------------------ what to read
     @property
     def wanted(self) -> Predicate | None:
-        """A condition that every row of the table which a clause may touch fulfils; None for all rows."""
+        """A condition that is true for every row of the table that a clause may change; None for all rows."""
         if any(clause.kind is Kind.ORPHAN for clause in self.clauses):
             return None
         found = [] if self._signed_keys else [self._wanted_keys()]
@@ -165,44 +165,44 @@ class MergeJoin:
         if len(keys) <= MOST_POINTS:
             return is_in(pa.field(RECORD_KEY, pa.string()), keys.to_pylist())
         bounds = pc.min_max(keys)
-        place = Field((RECORD_KEY,), pa.string())
+        key = Field((RECORD_KEY,), pa.string())
         ends = ((">=", bounds["min"].as_py()), ("<=", bounds["max"].as_py()))
-        return Predicate(And(tuple(Compare(op, place, Literal(end, pa.string())) for op, end in ends)))
+        return Predicate(And(tuple(Compare(op, key, Literal(end, pa.string())) for op, end in ends)))
 
     # ------------------------------------------------------------------ rows out
     def rows(self, scanned: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows to write: updated ones, then inserted ones. `deletes` is complete when they are through."""
+        """The rows to write: updated ones, then inserted ones. `deletes` is complete after the last of them."""
         index = KeyIndex(self._keys)
         for batch in scanned:
-            places = index.find(self._meeting_text(*self._texts_of(batch)))
-            hits = np.flatnonzero(places >= 0)
+            codes = index.find(self._match_text(*self._texts_of(batch)))
+            hits = np.flatnonzero(codes >= 0)
             if len(hits):
-                self._met[places[hits]] = True
-                yield from self._matched(batch.take(index_array(hits)), places[hits])
+                self._has_match[codes[hits]] = True
+                yield from self._matched(batch.take(index_array(hits)), codes[hits])
             if len(hits) < batch.num_rows:
-                yield from self._apply(Kind.ORPHAN, batch.take(index_array(np.flatnonzero(places < 0))), None)
+                yield from self._apply(Kind.ORPHAN, batch.take(index_array(np.flatnonzero(codes < 0))), None)
         yield from self._missing()
 
-    def _matched(self, target: pa.RecordBatch, places: Ints) -> Iterator[pa.RecordBatch]:
+    def _matched(self, target: pa.RecordBatch, codes: Ints) -> Iterator[pa.RecordBatch]:
         if not any(clause.kind is Kind.MATCHED for clause in self.clauses):
             return
-        twice = np.flatnonzero(self._repeated[places])
+        twice = np.flatnonzero(self._repeated[codes])
         if len(twice):
             raise InvalidRequest(
                 f"several rows of the source match the row with the key {target.column(RECORD_KEY)[int(twice[0])]}",
                 hint="Keep one row per key in the source.",
             )
-        for rows, source in self.source.take(self._first[places]):
+        for rows, source in self.source.take(self._first[codes]):
             part = target if source.num_rows == target.num_rows else target.take(index_array(rows))
             yield from self._apply(Kind.MATCHED, part, source)
 
     def _missing(self) -> Iterator[pa.RecordBatch]:
         if not any(clause.kind is Kind.MISSING for clause in self.clauses):
             return
-        met = np.append(self._met, False)  # the last one is for rows without a key
+        has_match = np.append(self._has_match, False)  # the last one is for rows without a key
         first = 0
         for batch in self.source.batches:
-            alone = ~met[self._code[first : first + batch.num_rows]]
+            alone = ~has_match[self._code[first : first + batch.num_rows]]
             first += batch.num_rows
             if alone.any():
                 yield from self._apply(Kind.MISSING, None, batch.filter(bool_array(alone)))
@@ -210,7 +210,7 @@ class MergeJoin:
     def _apply(
         self, kind: Kind, target: pa.RecordBatch | None, source: pa.RecordBatch | None
     ) -> Iterator[pa.RecordBatch]:
-        """The clauses of one kind on rows of one kind, the first that holds."""
+        """Apply to each row the first clause of the kind whose condition holds."""
         clauses = [clause for clause in self.clauses if clause.kind is kind]
         if not clauses:
             return
@@ -229,7 +229,7 @@ class MergeJoin:
                 continue
             rows = self._made(clause, chosen, both.filter(mask))
             if chosen is not None and self.moves:
-                self._leave_behind(chosen, rows)
+                self._delete_moved(chosen, rows)
             yield rows
 
     def _made(self, clause: BoundClause, target: pa.RecordBatch | None, both: pa.RecordBatch) -> pa.RecordBatch:
@@ -244,23 +244,23 @@ class MergeJoin:
                 columns.append(pa.nulls(both.num_rows, item.type))
         return pa.RecordBatch.from_arrays(columns, schema=self.columns)
 
-    def _leave_behind(self, target: pa.RecordBatch, rows: pa.RecordBatch) -> None:
+    def _delete_moved(self, target: pa.RecordBatch, rows: pa.RecordBatch) -> None:
         moved = pc.not_equal(partition_path_array(self.generator, rows), target.column(PARTITION_PATH))
         if moved.true_count:
             self.deletes.append(target.filter(moved).select([RECORD_KEY, PARTITION_PATH]))
 
     # ------------------------------------------------------------------ keys of the source
     def _key_texts(self, batch: pa.RecordBatch) -> pa.Array:
-        """By what a source row meets rows of the table; null where a column of it is null.
+        """The text by which source rows match rows of the table; null where a compared column is null.
 
-        Where no row of a table can have it, the empty text meets nothing either: as all there is of a key, and in a
-        partition column whose empty text lies in the folder for null.
+        An empty text that no row of the table can have matches nothing either: a key of empty texts only, or an empty
+        text in a partition column, which the table stores in the folder for null.
         """
         whole, has_key = np.ones(batch.num_rows, np.bool_), np.zeros(batch.num_rows, np.bool_)
         columns = {}
-        for name, given in self.meeting.columns.items():
+        for name, source_name in self.join_columns.columns.items():
             kind = self.own.field(name).type
-            column, equal = as_table_values(batch.column(given), kind)
+            column, equal = as_table_values(batch.column(source_name), kind)
             whole &= equal
             filled = equal
             if pa.types.is_string(kind):
@@ -270,7 +270,7 @@ class MergeJoin:
             if name in self.generator.partition.fields and self.own.field(name).nullable:
                 whole &= filled
             columns[name] = column
-        if not self.meeting.columns.keys().isdisjoint(self.generator.key_fields):
+        if not self.join_columns.columns.keys().isdisjoint(self.generator.key_fields):
             whole &= has_key
         kept = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)).filter(bool_array(whole))
         refuse_ambiguous_keys(self.generator, kept)
@@ -278,17 +278,17 @@ class MergeJoin:
         self._signed_keys |= has_zero(kept, floats_of(kept.schema, self.generator.key_fields))
         keys = record_key_array(self.generator, kept) if kept.num_rows else pa.array([], pa.string())
         self._records.append(keys)
-        if self.meeting.by_partition:
+        if self.join_columns.by_partition:
             refuse_ambiguous_paths(self.generator, kept, self.own)
             for name in self.generator.partition.fields:
                 known = [self._values[name]] if name in self._values else []
                 self._values[name] = pc.unique(concat([*known, kept.column(name)]))
-        paths = partition_path_array(self.generator, kept) if self.meeting.by_partition else None
-        places = np.where(whole, np.cumsum(whole) - 1, -1).astype(np.int64)
-        return self._meeting_text(paths, keys).take(index_array_with_nulls(places))
+        paths = partition_path_array(self.generator, kept) if self.join_columns.by_partition else None
+        positions = np.where(whole, np.cumsum(whole) - 1, -1).astype(np.int64)
+        return self._match_text(paths, keys).take(index_array_with_nulls(positions))
 
     def _texts_of(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
-        """Path and key of rows of the table, made anew where a column in them has two zeros."""
+        """Path and key of rows of the table, made again where a float column may hold 0.0 and -0.0."""
         partitions, keys = (floats_of(self.own, names) for names in (self._partition_fields, self.generator.key_fields))
         plain = with_one_zero(batch, (*partitions, *keys)) if partitions or keys else batch
         return (
@@ -298,16 +298,16 @@ class MergeJoin:
 
     @property
     def _partition_fields(self) -> tuple[str, ...]:
-        return tuple(self.generator.partition.fields) if self.meeting.by_partition else ()
+        return tuple(self.generator.partition.fields) if self.join_columns.by_partition else ()
 
-    def _meeting_text(self, paths: pa.Array | None, keys: pa.Array) -> pa.Array:
-        if not self.meeting.by_partition or paths is None:
+    def _match_text(self, paths: pa.Array | None, keys: pa.Array) -> pa.Array:
+        if not self.join_columns.by_partition or paths is None:
             return keys
         return pc.binary_join_element_wise(paths, keys, "\x00")
 
 
 def _side_by_side(target: pa.RecordBatch | None, source: pa.RecordBatch | None) -> pa.RecordBatch:
-    """Both sides in one batch, under `t.column` and `s.column`; a name that one side alone has, also without."""
+    """Both sides in one batch, under `t.column` and `s.column`; names of one side only, also without prefix."""
     columns: dict[str, pa.Array] = {}
     for side, batch in ((TARGET, target), (SOURCE, source)):
         for name, column in zip(batch.schema.names, batch.columns, strict=True) if batch is not None else ():

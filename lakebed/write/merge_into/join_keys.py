@@ -1,8 +1,8 @@
-"""By what rows of a MERGE meet: equality as SQL has it, over keys and paths that are text.
+"""How rows of a MERGE match: SQL equality, computed on keys and partition paths that are text.
 
-A value of the source takes the type of the table's column. One that changes by that, like 1.5 beside whole numbers or a
-time of day beside a date, equals no value of the table, and its row meets nothing. Texts tell -0.0 from 0.0, which are
-equal: on both sides the zero of a float column loses its sign before texts are compared.
+A value of the source is cast to the type of the table's column. One that the cast changes, like 1.5 to an integer or a
+time of day to a date, equals no value of the table, and its row matches nothing. As texts -0.0 and 0.0 differ, though
+they are equal: on both sides the zero of a float column loses its sign before texts are compared.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from lakebed.expression.types import common_type, sql_name, sql_type_of
 from lakebed.merge.arrow_numpy import Bools, truths
 
 
-def can_meet(table: pa.DataType, source: pa.DataType) -> bool:
-    """Whether equality with a value of the source can be looked up: one value of the table at most is equal to it."""
+def can_match(table: pa.DataType, source: pa.DataType) -> bool:
+    """Whether equality with a value of the source can be looked up: at most one value of the table is equal to it."""
     one, other = sql_type_of(table), sql_type_of(source)
     if one is None or other is None:
         return bool(table == source)
@@ -34,7 +34,7 @@ def can_meet(table: pa.DataType, source: pa.DataType) -> bool:
 def as_table_values(column: Any, kind: pa.DataType) -> tuple[pa.Array, Bools]:
     """The column in the table's type, and where that is equal to what it was; null is equal to nothing.
 
-    Nor is a value that the type of the comparison does not reach, such as a day beyond all timestamps.
+    Nor is a value outside the range of the common type, such as a date beyond all timestamps.
     """
     one, other = sql_type_of(kind), sql_type_of(column.type)
     if one is None or other is None:
@@ -56,7 +56,7 @@ def as_table_values(column: Any, kind: pa.DataType) -> tuple[pa.Array, Bools]:
 
 
 def floats_of(schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
-    """Those of the columns that have two zeros."""
+    """Those of the columns that are floats, which have 0.0 and -0.0."""
     return tuple(name for name in names if name in schema.names and pa.types.is_floating(schema.field(name).type))
 
 
@@ -64,8 +64,8 @@ def with_one_zero(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch
     """The batch with 0.0 for -0.0 in some columns."""
     for name in names:
         column = batch.column(name)
-        place = batch.schema.get_field_index(name)
-        batch = batch.set_column(place, batch.schema.field(place), pc.add(column, pa.scalar(0.0, column.type)))
+        position = batch.schema.get_field_index(name)
+        batch = batch.set_column(position, batch.schema.field(position), pc.add(column, pa.scalar(0.0, column.type)))
     return batch
 
 

@@ -1,1 +1,1 @@
-"""From what a user hands over to rows per file group."""
+"""From the data of a user to rows per file group."""

@@ -1,8 +1,9 @@
-"""What a batch says of one key twice becomes one version before it meets the table.
+"""Several rows of one key in a batch become one version before that is merged with the table.
 
-Within a batch whole records compete, on every way into a file: a log that is appended has met nothing else, and a base
-file that is rewritten must hold the same. Filling one version from another waits until they meet in the table, and so
-does a merger of one's own, unless it says that it may merge new rows before it sees the old ones.
+Within a batch one whole record wins, whatever file it goes to: a log contains only the rows of the batch, and a
+rewritten base file must have the same result. Filling columns of one version from another (partial updates) is done
+only when versions are merged with the table, and so is a custom merger, unless it declares itself `associative`: that
+it may merge new rows before it sees the old ones.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ from lakebed.write.task.meta_columns import LogRows, log_rows
 
 
 def batch_rule(rule: MergeRule) -> MergeRule:
-    """The rule by which versions of a key within one batch compete; of a merger's rows the last one stands."""
+    """The merge rule for versions of a key within one batch; with a custom merger the last row wins."""
     if rule.mode is MergeMode.CUSTOM and not getattr(merger_for(rule.merger), "associative", False):
         return replace(rule, mode=MergeMode.COMMIT_TIME, partial_update=None)
     return replace(rule, partial_update=None)
 
 
 def folded_runs(runs: Sequence[Run], rule: MergeRule, wanted: pa.Schema, spill: Spill, memory: int) -> list[Run]:
-    """The runs of a batch as they meet the table: as they are where the table's own rule makes one version of them,
-    else folded by themselves first, on disk, as deletes that count before the rows, rows, and deletes.
+    """The runs of a batch as they are merged with the table.
+
+    Unchanged where the table's own rule makes one version of them, else folded on their own first, on disk, into
+    deletes that apply before the rows, rows, and deletes.
     """
     own = batch_rule(rule)
     if own == rule:

@@ -1,6 +1,6 @@
-"""Keys to delete as a user gives them: values, dicts of key columns, arrays or tables; out comes a table of columns.
+"""Keys to delete, from values, dicts of key columns, arrays or tables to a table of key columns.
 
-A key is found by its text, so its values must have the types of the table's columns, whatever types they came in.
+A key is found by its text, so its values are cast to the types of the table's columns first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lakebed.write.rows.prepare import as_reader
 
 
 def key_table(keys: Any, key_fields: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """Keys as the user gave them, as a table of key columns; a field of a struct stands under its dotted name."""
+    """The keys of the user as a table of key columns; a field of a struct has its dotted name."""
     if not key_fields:
         raise InvalidRequest("the table has no record key", hint="Use delete(where=...).")
     if isinstance(keys, str | bytes | Mapping):
@@ -25,21 +25,21 @@ def key_table(keys: Any, key_fields: Sequence[str], schema: pa.Schema) -> pa.Tab
     try:
         if isinstance(keys, pa.Table | pa.RecordBatch) or hasattr(keys, "columns"):
             return _typed(as_reader(keys).read_all(), key_fields, schema)
-        given = _values(keys)
-        if isinstance(given, list) and given and all(isinstance(row, Mapping) for row in given):
-            return _from_dicts(given, key_fields, schema)
+        values = _values(keys)
+        if isinstance(values, list) and values and all(isinstance(row, Mapping) for row in values):
+            return _from_dicts(values, key_fields, schema)
         if len(key_fields) != 1:
             raise InvalidRequest(
                 "the record key has several columns",
                 hint=f"Give dicts with {', '.join(key_fields)} instead of plain values.",
             )
-        return _typed(pa.table({key_fields[0]: _array(given, _type_of(key_fields[0], schema))}), key_fields, schema)
+        return _typed(pa.table({key_fields[0]: _array(values, _type_of(key_fields[0], schema))}), key_fields, schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidRequest(f"the keys do not fit the key columns: {error}") from None
 
 
 def _values(keys: Any) -> Any:
-    """Single values: a list, or an Arrow array, which knows the values of numpy and pandas better than Python does."""
+    """Single values: a list, or an Arrow array, as Arrow converts values of numpy and pandas exactly."""
     if not isinstance(keys, pa.Array | pa.ChunkedArray):
         keys = pa.array(keys) if hasattr(keys, "__array__") else list(keys)
     return keys.to_pylist() if not isinstance(keys, list) and pa.types.is_struct(keys.type) else keys
@@ -54,10 +54,10 @@ def _from_dicts(rows: list[Mapping[str, Any]], key_fields: Sequence[str], schema
 
 
 def _array(values: Any, kind: pa.DataType) -> Any:
-    """Values in the type they have, where making them another would cut off digits without a word."""
+    """Values in the type that they have, where casting them to `kind` could silently drop digits."""
     if not isinstance(values, list):
         return values
-    fine = any(getattr(value, "nanosecond", 0) for value in values)  # of pandas, and cut off unless asked for
+    fine = any(getattr(value, "nanosecond", 0) for value in values)  # pandas timestamps, cut off unless the type is ns
     found = pa.array(values, pa.timestamp("ns")) if fine else pa.array(values)
     types = pa.types
     cuts = (types.is_floating, types.is_temporal, types.is_struct)
@@ -65,12 +65,12 @@ def _array(values: Any, kind: pa.DataType) -> Any:
 
 
 def _typed(data: pa.Table, key_fields: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """The columns that the table has, in its types; a value that would change is refused."""
+    """The columns that the table has, in its types; a value that the cast would change is refused."""
     own = pa.schema([pa.field(name, _type_of(name, schema)) for name in data.schema.names if _knows(schema, name)])
     for item in own:
-        given = data.schema.field(item.name).type
-        if pa.types.is_string(item.type) and pa.types.is_primitive(given):
-            raise InvalidRequest(f"the key column {item.name!r} is text, not {given}")
+        source = data.schema.field(item.name).type
+        if pa.types.is_string(item.type) and pa.types.is_primitive(source):
+            raise InvalidRequest(f"the key column {item.name!r} is text, not {source}")
     try:
         project = resolve(data.schema, own, exact=(*own.names, *key_fields))
         return pa.Table.from_batches([project(batch) for batch in data.to_batches()], own)

@@ -1,11 +1,11 @@
-"""Incoming rows, sorted into the file groups they belong to, within a memory ceiling.
+"""Incoming rows, buffered by file group, within a memory ceiling.
 
-    batches with a file-group number ──► a pile per group ──► when all piles together pass the ceiling, the largest go
-                                                              to disk ──► group by group, each pile as one unsorted run
+    batches with a file-group number ──► a buffer per group ──► when all buffers together exceed the ceiling, the
+                                         largest go to disk ──► group by group, each buffer as one unsorted run
 
-Order of arrival is kept within a pile: of two rows with one key and no ordering value, the later one wins. A pile is
-handed to the merge as a run, and the merge sorts, spills and folds it as it does any other. Of rows that the caller
-holds in memory anyway a pile keeps only which they are.
+Order of arrival is kept within a buffer: of two rows with one key and no ordering value, the later one wins. A buffer
+is passed to the merge as a run, and the merge sorts, spills and folds it like any other. Of rows that the caller holds
+in memory anyway a buffer keeps only their row numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GROUP_COLUMN = "_lakebed_group"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of a batch: all of it, or those with these numbers. `held` is the memory that they take here."""
+    """Rows of a batch: all of it, or those with these numbers. `held` is the memory that is freed with them."""
 
     batch: pa.RecordBatch
     numbers: pa.Array | None
@@ -42,7 +42,7 @@ class Part:
 
 @dataclass(slots=True)
 class GroupBuffer:
-    """The rows of one file group: what lies on disk came before what lies in memory."""
+    """The rows of one file group: those on disk arrived before those in memory."""
 
     group: int
     schema: pa.Schema
@@ -50,13 +50,13 @@ class GroupBuffer:
     nbytes: int = 0
     in_memory: list[Part] = field(default_factory=list)
     held: int = 0
-    """Bytes of memory that go when the pile goes to disk."""
+    """Bytes of memory that are freed when the buffer is spilled to disk."""
     file: Path | None = None
     writer: pa.RecordBatchStreamWriter | None = None
     sink: pa.OSFile | None = None
 
     def batches(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """The pile from the bottom, in batches of at most so many rows."""
+        """The rows in order of arrival, in batches of at most `rows` rows."""
         if self.file is not None:
             with pa.OSFile(str(self.file), "rb") as source, pa.ipc.open_stream(source) as reader:
                 for batch in reader:
@@ -66,7 +66,7 @@ class GroupBuffer:
 
 
 class GroupBuffers:
-    """Piles of one write; a context manager, since piles may lie in a temporary folder."""
+    """The buffers of one write; a context manager, since buffers may be in a temporary folder."""
 
     def __init__(self, memory: int) -> None:
         self._memory = BufferMemory(memory)
@@ -84,21 +84,21 @@ class GroupBuffers:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def add(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Lay the rows of batches, which carry their group in a column, on the piles."""
+        """Add the rows of batches, which have their group in a column, to the buffers."""
         for batch in batches:
             for group, part in split_by_group(batch):
                 self.put(group, part)
 
     def bounded_parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The batch in pieces of which several may be in memory at once besides the piles."""
+        """The batch in slices small enough that several of them fit in memory besides the buffers."""
         yield from sliced(batch, max(1, self._memory.part * batch.num_rows // max(batch.nbytes, 1)))
 
     def put(self, group: int, rows: pa.RecordBatch) -> None:
-        """Lay rows of one group on its pile."""
+        """Add rows to the buffer of a group."""
         self._put(group, Part(rows, None, rows.nbytes), rows.num_rows, rows.nbytes)
 
     def point(self, group: int, batch: pa.RecordBatch, numbers: pa.Array | None, own: int) -> None:
-        """The same with rows of a batch that somebody else keeps, but for `own` bytes of it."""
+        """Add rows of a batch that the caller keeps in memory, except for `own` bytes of it, by their numbers."""
         count = batch.num_rows if numbers is None else len(numbers)
         share = count / batch.num_rows
         held = int(own * share) + (0 if numbers is None else numbers.nbytes)
@@ -115,13 +115,13 @@ class GroupBuffers:
             self._spill_largest()
 
     def buffers(self) -> list[GroupBuffer]:
-        """All piles, ready to be read; nothing may be added afterwards."""
+        """All buffers, ready to be read; nothing may be added afterwards."""
         for buffer in self._buffers.values():
             _close(buffer)
         return sorted(self._buffers.values(), key=lambda buffer: buffer.group)
 
     def take(self, groups: Iterable[int]) -> list[GroupBuffer]:
-        """Some piles, taken away from the rest: their rows are to be piled up anew."""
+        """Remove and return some buffers: their rows are to be buffered again by other groups."""
         taken = [self._buffers.pop(group) for group in groups if group in self._buffers]
         self._lowest = min([self._lowest, *(buffer.group for buffer in taken)])  # their files are still there
         for buffer in taken:
@@ -130,22 +130,22 @@ class GroupBuffers:
         return taken
 
     def add_numbered(self, batch: pa.RecordBatch, numbers: Ints) -> None:
-        """Lay rows on the buffers with these numbers."""
+        """Add each row to the buffer with its number."""
         for number, rows in rows_by_group(numbers) if batch.num_rows else ():
             self.put(number, batch if rows is None else take_rows(batch, rows))
 
     @property
     def fan_out(self) -> int:
-        """Into how many buffers one is divided at once."""
+        """Into how many buffers one buffer is split at once."""
         return self._memory.fan_out
 
     def free_numbers(self, count: int) -> int:
-        """The first of so many numbers below zero that no buffer has."""
+        """The first of `count` consecutive numbers below zero that no buffer has."""
         self._lowest = min((self._lowest, *self._buffers)) - count
         return self._lowest
 
     def give_up(self, buffer: GroupBuffer) -> None:
-        """Forget the rows of a buffer that was taken, in memory and on disk."""
+        """Discard the rows of a buffer that was taken, in memory and on disk."""
         buffer.in_memory.clear()
         buffer.held = 0
         if buffer.file is not None:
@@ -195,7 +195,7 @@ def rows_by_group(groups: Ints) -> Iterator[tuple[int, pa.Array | None]]:
 
 
 def _joined(batches: Iterable[pa.RecordBatch], nbytes: int) -> Iterator[pa.RecordBatch]:
-    """Batches with small neighbours put together, up to about so many bytes."""
+    """Consecutive small batches concatenated, up to about `nbytes` bytes."""
     small: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

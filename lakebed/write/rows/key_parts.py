@@ -1,9 +1,10 @@
 """Buffered rows in parts whose keys fit into memory: all rows of a key are in one part, in their order.
 
     a buffer ──► its keys fit             the buffer as it is
-             ──► they do not              further buffers by a hash of the key, each looked at again
+             ──► they do not              further buffers by a hash of the key, each checked again
 
-So whatever is decided key by key can be decided part by part: where keys live, or which stand in two places.
+So work that needs all rows of a key together can be done part by part: finding the file group of each key, or finding
+keys that are in two file groups.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lakebed.merge.key_index import hash_keys
 from lakebed.write.rows.group_buffers import GroupBuffer, GroupBuffers
 
 _SEEDS = (0xD6E8_FEB8_6659_FD93, 0xA076_1D64_78BD_642F, 0xE703_7ED1_A0B4_28DB)
-"""One per level of parts of parts, and none of those of key look-ups, whose hashes should stay spread in a part."""
+"""One per level of splitting; key look-ups use other seeds, so that their hashes are evenly spread within a part."""
 _ROWS = 1 << 16
 
 
@@ -27,7 +28,7 @@ class KeyShare(Protocol):
     """A share of the memory for keys."""
 
     def passes(self, rows: int, nbytes: int) -> int:
-        """In how many parts so many rows of so many bytes fit the share."""
+        """Into how many parts `rows` rows of `nbytes` bytes must be split to fit the share."""
         ...
 
 
@@ -36,8 +37,8 @@ def key_parts(
 ) -> Iterator[tuple[GroupBuffer, pa.Table]]:
     """The rows of a buffer that was taken, in parts, each with the columns `names` of its rows in memory.
 
-    A part is given up when the next one is asked for. Rows of one key alone may be more than fit: those are not
-    divided any further.
+    A part is discarded when the next one is requested. The rows of a single key may be more than fit: they are not
+    split any further.
     """
     held: list[pa.RecordBatch] = []
     rows = nbytes = 0
@@ -72,5 +73,5 @@ def _part_of(keys: pa.Array, parts: int, seed: int) -> Ints:
 
 
 def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Columns apart from the others they were read with, which would stay in memory as long as they do."""
+    """A copy of the columns: slices would keep the other columns that were read with them in memory."""
     return batch.take(index_array(np.arange(batch.num_rows, dtype=np.int64)))

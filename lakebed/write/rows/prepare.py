@@ -1,9 +1,9 @@
-"""From what a user hands over to rows of the table: checked, cast, and with their key and partition path.
+"""From the data of a user to rows of the table: checked, cast, and with their key and partition path.
 
     data ──► Arrow stream ──► against the table's schema ──► columns cast ──► keys, paths, ordering checked ──► batches
 
-Everything that is wrong with the schema is said before the first batch; what is wrong with values is said at the batch
-that holds them. Nothing is collected: one batch is in memory at a time; a frame that cannot stream is cut up.
+Errors in the schema are reported before the first batch; errors in values are reported at the batch that holds them.
+Data is streamed: one batch is in memory at a time; a frame that cannot stream is sliced.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ BATCH_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """How batches of one schema become rows of the table; small and picklable, for tasks elsewhere."""
+    """How batches of one schema become rows of the table; small and picklable, for Spark tasks."""
 
     table_schema: pa.Schema
     """The table's own columns after the write: what the commit records."""
     columns: pa.Schema
-    """Those that the rows bring: all of them, or fewer in a partial update or a delete."""
+    """The columns of the rows: all of them, or fewer in a partial update or a delete."""
     incoming: pa.Schema
     generator: KeyGenerator
     ordering: tuple[str, ...] = ()
 
     @property
     def exact(self) -> tuple[str, ...]:
-        """The (dotted) columns whose values tell rows apart: they go into the table unchanged or not at all."""
+        """The (dotted) columns that identify or order rows: a cast that would change their values is refused."""
         return (*self.generator.key_fields, *self.generator.partition.fields, *self.ordering)
 
     @property
@@ -53,12 +53,12 @@ class Preparation:
 
     @property
     def keeps_columns(self) -> bool:
-        """Whether columns go into the table as they come, without a copy in another type."""
+        """Whether all columns have the types of the table already, so that no cast makes a copy."""
         types = {item.name: item.type for item in self.incoming}
         return all(types.get(item.name) == item.type for item in self.columns)
 
     def rows(self, batches: Iterable[pa.RecordBatch], requested_time: str, task: int = 0) -> Iterator[pa.RecordBatch]:
-        """The prepared batches. `begin` and `task` number the rows of a table without key columns."""
+        """The prepared batches. `requested_time` and `task` go into generated keys, of a table without key columns."""
         project = self._projection()
         numbered = 0
         for batch in batches:
@@ -91,10 +91,12 @@ class Preparation:
         made = auto_keys(requested_time, task, numbered, rows.num_rows)
         if RECORD_KEY not in batch.schema.names:
             return made
-        return pc.coalesce(batch.column(RECORD_KEY).cast(pa.string()), made)  # rows that were read before keep theirs
+        return pc.coalesce(
+            batch.column(RECORD_KEY).cast(pa.string()), made
+        )  # rows that were read from the table keep theirs
 
     def _check_ordering(self, rows: pa.RecordBatch) -> None:
-        """Versions are compared by these columns; a null compares with nothing, and only a delete may do without."""
+        """Refuse nulls in ordering columns, which cannot be compared; only deletes may have no ordering value."""
         for name in self.ordering:
             column = column_of(rows, name)
             if not column.null_count:
@@ -105,7 +107,7 @@ class Preparation:
             if bad.true_count:
                 raise InvalidRequest(
                     f"the ordering column {name!r} is null in {bad.true_count} of {rows.num_rows} rows",
-                    hint="Fill it: the later of two versions of a row is known by it.",
+                    hint="Fill it: it decides which of two versions of a row is the later one.",
                 )
 
     def _projection(self) -> Projection:
@@ -129,8 +131,8 @@ def plan_preparation(
     """Compare the data's schema with the table's; `InvalidRequest` when the table cannot take the data.
 
     `generator` makes the keys: the writer's, or the table's own.
-    `partial` data may lack columns; `deletes` needs the key and partition columns only, and what else it brings, other
-    than the ordering columns, is left out.
+    `partial` data may lack columns; `deletes` needs the key and partition columns only, and all other columns except
+    the ordering columns are left out.
     """
     generator = generator or key_generator_of(config)
     doubled = {name for name in incoming.names if incoming.names.count(name) > 1}
@@ -169,7 +171,7 @@ def prepare(
 
 
 def as_reader(data: Any) -> pa.RecordBatchReader:
-    """Whatever holds rows as an Arrow stream: Arrow tables, batches, readers and datasets, frames, relations."""
+    """Data as an Arrow stream: Arrow tables, batches, readers and datasets, data frames, DuckDB relations."""
     if isinstance(data, pa.RecordBatchReader):
         return data
     if isinstance(data, pa.Table):
@@ -192,7 +194,7 @@ def as_reader(data: Any) -> pa.RecordBatchReader:
 
 
 def _pandas_reader(frame: Any) -> pa.RecordBatchReader:
-    """A frame in pieces, with the types of the whole: a piece of nulls would say nothing of its column."""
+    """A frame in slices, with the types of the whole frame: a slice of nulls has no type of its own."""
     try:
         schema = pa.Schema.from_pandas(frame, preserve_index=False).remove_metadata()
     except (pa.ArrowException, TypeError) as error:
@@ -234,7 +236,7 @@ def _check_nulls(rows: pa.RecordBatch, columns: pa.Schema) -> None:
 
 
 def _check_null(declared: pa.Field, column: Any, path: str, parent: Any = None) -> None:
-    """A column that may not be null is not, at any depth of structs; below a null struct nothing is asked."""
+    """A column that may not be null is not, at any depth of structs; inside a null struct nothing is checked."""
     if not declared.nullable and column.null_count:
         bad = pc.is_null(column) if parent is None else pc.and_(pc.is_null(column), parent)
         if bad.true_count:

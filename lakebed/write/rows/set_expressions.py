@@ -24,7 +24,7 @@ def check_assignable(name: str, config: TableConfig, own: pa.Schema) -> None:
 
 
 def bind_assignment(text: str, schema: pa.Schema, column: pa.Field) -> Expression:
-    """An expression whose value the column can take; seconds are not made of timestamps unless a cast says so."""
+    """An expression whose value the column can take; between numbers and timestamps a cast must be written."""
     expression = parse_expression(text, schema)
     source, target = sql_type_of(expression.type), sql_type_of(column.type)
     if source is None or target is None:
@@ -33,13 +33,13 @@ def bind_assignment(text: str, schema: pa.Schema, column: pa.Field) -> Expressio
     if silent or not can_cast(source, target):
         raise InvalidRequest(
             f"{text!r} is {sql_name(source)} and the column {column.name!r} is {sql_name(target)}",
-            hint="Write a cast that says what is meant.",
+            hint="Write an explicit cast.",
         )
     return expression
 
 
 def assigned(expression: Expression, batch: pa.RecordBatch, column: pa.Field) -> pa.Array:
-    """The value of an expression for every row; digits that the column has no place for are an error."""
+    """The value of an expression for every row; digits that do not fit the column are an error."""
     value = expression.evaluate(batch)
     source, target = sql_type_of(value.type), sql_type_of(column.type)
     try:
@@ -54,7 +54,7 @@ def assigned(expression: Expression, batch: pa.RecordBatch, column: pa.Field) ->
 
 
 def _converted(value: pa.Array, source: pa.DataType, target: pa.DataType) -> pa.Array:
-    """The language's cast, which for numbers must lose nothing; left to Arrow's, which fails then, where that does."""
+    """The SQL cast; between numbers it must lose nothing, which is left to Arrow's cast where that checks it."""
     if not (is_number(source) and is_number(target)):
         return cast(value, target)
     if is_floating(target) or (is_decimal(target) and not is_decimal(source)):

@@ -1,9 +1,9 @@
-"""Inserts that look: rows whose key is in the table already are left out, or the write is refused.
+"""Inserts with a duplicate policy: rows whose key is in the table already are dropped, or the write is refused.
 
     rows ──► keys of their partition, read once when the first row of it comes ──► rows of new keys
 
-The keys of the partitions that rows come for (of all, where the index is global) are held in memory. What counts is
-what a reader would see: a key that was deleted is free again. Rows of the same key within the data are not looked at.
+The keys of the partitions of the rows (of all partitions, where the index is global) are held in memory. Only rows that
+a reader would see count: a key that was deleted may be inserted again. Repeated keys within the data are not checked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SHOWN = 3
 
 
 def duplicate_policy(operation: Operation, options: WriteOptions, generator: KeyGenerator) -> Duplicates:
-    """What a write does with known keys. Keys that are made while writing are always new."""
+    """What a write does with keys that are in the table. Generated keys are always new."""
     return Duplicates.NONE if operation is not Operation.INSERT or generator.is_keyless else options.duplicates
 
 
@@ -61,7 +61,7 @@ class KnownKeys:
     _held: dict[str | None, KeyIndex] = field(default_factory=dict)
 
     def find(self, rows: pa.RecordBatch) -> Bools:
-        """Which rows have a key that is there."""
+        """Which rows have a key that is in the table."""
         keys = rows.column(RECORD_KEY)
         if self.is_global:
             return self._of(None).find(keys) >= 0

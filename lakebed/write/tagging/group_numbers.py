@@ -1,4 +1,4 @@
-"""File groups by number: buffers are keyed by numbers, two for each file group that rows come to.
+"""File groups by number: buffers are keyed by numbers, two for each file group of the write.
 
 2n        rows of the group
 2n + 1    keys that are deleted from it
@@ -24,7 +24,7 @@ from lakebed.write.task.write_task import Incoming
 
 @dataclass(slots=True)
 class GroupNumbers:
-    """The file groups of one write, numbered as they turn up."""
+    """The file groups of one write, numbered in order of first use."""
 
     _numbers: dict[FileGroupId, int] = field(default_factory=dict)
 
@@ -69,7 +69,7 @@ class GroupNumbers:
 
 
 def incoming_by_group(buffers: list[GroupBuffer]) -> Iterator[tuple[int, Incoming, int]]:
-    """What came for every group, by its number: rows and deletes, and how many there are."""
+    """The incoming data of every group, by its number: rows and deletes, and how many there are."""
     by_group: dict[int, dict[bool, GroupBuffer]] = {}
     for buffer in buffers:
         if buffer.group >= 0:
@@ -90,7 +90,7 @@ def _with_numbers(rows: pa.Table, buffers: Ints) -> Iterator[pa.RecordBatch]:
 
 
 def _unordered_deletes(rows: pa.Table, reader_context: ReaderContext) -> pa.Table:
-    """Keys to delete without an ordering value: whatever is there goes."""
+    """Keys to delete without an ordering value: they delete any version of the row."""
     columns = {reader_context.rule.key: rows.column(RECORD_KEY)}
     for name in reader_context.rule.ordering:
         columns[name] = pa.nulls(rows.num_rows, reader_context.schema.field(name).type)

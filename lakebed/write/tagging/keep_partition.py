@@ -1,9 +1,9 @@
-"""Rows that are kept in the partition where their key is, against what their own partition columns say.
+"""Rows that are kept in the partition where their key is, though their partition columns have other values.
 
-That is a global index with `update.partition.path=false`. Hudi then writes the row as it came, below a folder that says
-otherwise: a filter on the partition column leaves the folder out by its name, and the row is not found by its new value
-nor by its old one. Here the row takes over the partition values of the folder, so that filters, deletes and later
-moves are right; all its other columns are the new ones. Values are taken from the path; where that does not tell them
+That is a global index with `update.partition.path=false`. Hudi then writes the row unchanged into the folder of the old
+value: a filter on the partition column skips the folder by its name, and the row is found neither by its new value nor
+by its old one. Here the row gets the partition values of the folder, so that filters, deletes and later moves are
+right; all its other columns are the new ones. Values are taken from the path; where they cannot be derived from it
 (formatted times, a field of a struct), the write is refused.
 """
 
@@ -30,7 +30,7 @@ from lakebed.view.partition_values import partition_values
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """How a table names its folders, in both directions."""
+    """Converts partition values to folder names and back."""
 
     config: TableConfig
     paths: PartitionFields
@@ -40,10 +40,10 @@ class Folders:
         return cls(config, key_generator_of(config, properties).partition)
 
 
-def staying(rows: pa.Table, places: pa.Table, rule: MergeRule, folders: Folders) -> pa.Table:
-    """The rows, those whose key stays in another partition with the values of that one; deletes need none."""
-    kept = places.column(PARTITION_PATH)
-    stays = pc.and_(pc.not_equal(rows.column(PARTITION_PATH), kept), pc.is_null(places.column(OLD_FILE_ID)))
+def with_kept_partitions(rows: pa.Table, locations: pa.Table, rule: MergeRule, folders: Folders) -> pa.Table:
+    """The rows; those whose key is kept in another partition get the values of that one, except deletes."""
+    kept = locations.column(PARTITION_PATH)
+    stays = pc.and_(pc.not_equal(rows.column(PARTITION_PATH), kept), pc.is_null(locations.column(OLD_FILE_ID)))
     if not pc.any(stays).as_py():
         return rows
     stays = concat_chunks(pc.and_(stays, bool_array(~marked(rows, rule))))
@@ -58,7 +58,7 @@ def staying(rows: pa.Table, places: pa.Table, rule: MergeRule, folders: Folders)
 
 
 def _values(path: str, schema: pa.Schema, folders: Folders) -> dict[str, object]:
-    """The values that a path stands for, which must lead to that path again."""
+    """The partition values of a path; the path made from them must be the same again."""
     values = partition_values(path, folders.config, schema)
     if values is not None:
         one = pa.RecordBatch.from_arrays(
@@ -67,6 +67,6 @@ def _values(path: str, schema: pa.Schema, folders: Folders) -> dict[str, object]
         if folders.paths.paths(one)[0].as_py() == path:
             return values
     raise InvalidRequest(
-        f"keys of the partition {path!r} are told to stay there, and its name does not tell its partition values",
+        f"keys of the partition {path!r} are to be kept there, and its name does not determine its partition values",
         hint="Set hoodie.*.index.update.partition.path=true, or write the rows with their old partition values.",
     )

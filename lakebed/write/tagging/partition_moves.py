@@ -1,9 +1,9 @@
-"""Keys that are unique in the whole table: what becomes of a row whose key lives in another partition.
+"""Keys that are unique in the whole table: what is written for a row whose key is in another partition.
 
-    one batch says a key in two partitions      one version stands, as if both had met in one file
-    the row is a delete                         it goes where the key is
-    the row is older than the one that is there it came too late, and nothing moves
-    otherwise                                   a delete in the old place, the row in the new one, in one commit
+    one batch has a key in two partitions       one version wins, as if both were merged in one file
+    the row is a delete                         it is written to the file group of the key
+    the row is older than the existing row      it is a late row: nothing is written
+    otherwise                                   a delete in the old file group, the row in the new one, in one commit
 
 Only key and ordering columns are read of the old rows.
 """
@@ -42,7 +42,7 @@ class Settled:
 
 
 def columns_needed(rule: MergeRule, schema: pa.Schema) -> list[str]:
-    """What must be known of a row to tell whether it moves."""
+    """The columns of a row that decide whether it moves."""
     names = [RECORD_KEY, PARTITION_PATH, *rule.ordering, IS_DELETED, OPERATION, rule.delete_field]
     return [name for name in dict.fromkeys(names) if name is not None and name in schema.names]
 
@@ -54,7 +54,7 @@ def settle_moves(
     slices: Iterable[FileSlice],
     runner: Runner,
 ) -> Settled:
-    """Decide about rows with `columns_needed` and their places. Rows that do not stay are not written."""
+    """Decide about rows with `columns_needed` and their locations. Rows without `stays` are not written."""
     deleted = marked(located, rule)
     unordered = deleted & ~_has_ordering(located, rule)
     stays, forced = _one_version(located, rule, deleted, unordered)
@@ -73,7 +73,7 @@ def settle_moves(
 
 
 def deletes_stay(located: pa.Table, deleted: Bools | None = None) -> pa.Table:
-    """Deletes go where their key is found, whatever partition they name."""
+    """Deletes go to the file group where their key was found, not to the partition in their row."""
     old = located.column(OLD_FILE_ID)
     moved = pc.is_valid(old) if deleted is None else pc.and_(pc.is_valid(old), bool_array(deleted))
     if not pc.any(moved).as_py():
@@ -94,10 +94,10 @@ def deletes_stay(located: pa.Table, deleted: Bools | None = None) -> pa.Table:
 
 # ---------------------------------------------------------------------- one batch, two partitions
 def _one_version(rows: pa.Table, rule: MergeRule, deleted: Bools, unordered: Bools) -> tuple[Bools, Bools]:
-    """Which rows stay when a key is said in several partitions, and which stand whatever the table holds.
+    """Which rows are written when a key is in several partitions, and which win over any row of the table.
 
-    A key said in one partition only is left to its file; unless the table has it in another: then its rows would go to
-    the new place and its deletes to the old one, and never meet.
+    Rows of a key in one partition only are merged when the file is written; unless the table has the key in another
+    partition: then its rows would go to the new file group and its deletes to the old one, and never be merged.
     """
     stays = np.ones(rows.num_rows, np.bool_)
     forced = np.zeros(rows.num_rows, np.bool_)
@@ -148,11 +148,11 @@ def _has_ordering(rows: pa.Table, rule: MergeRule) -> Bools:
     return found
 
 
-# ---------------------------------------------------------------------- against what is there
+# ---------------------------------------------------------------------- against rows of the table
 def _is_late(
     rows: pa.Table, rule: MergeRule, reader: FileGroupReader, slices: Iterable[FileSlice], runner: Runner
 ) -> Bools:
-    """Which rows have a smaller ordering value than the row of their key in its old place."""
+    """Which rows have a smaller ordering value than the row of their key in its old file group."""
     keys = pc.unique(rows.column(RECORD_KEY))
     wanted = {
         FileGroupId(path, file_id)
@@ -172,7 +172,7 @@ def _is_late(
         return np.zeros(rows.num_rows, np.bool_)
     old = pa.Table.from_batches(parts)
     known = concat_chunks(old.column(RECORD_KEY)).dictionary_encode()
-    place = KeyIndex(known.dictionary).find(concat_chunks(rows.column(RECORD_KEY)))
+    found = KeyIndex(known.dictionary).find(concat_chunks(rows.column(RECORD_KEY)))
     both = [
         concat([concat_chunks(old.column(name)), concat_chunks(rows.column(name)).cast(old.field(name).type)])
         for name in rule.ordering
@@ -180,7 +180,7 @@ def _is_late(
     ranks = ordering_ranks(both)
     latest_of = np.full(len(known.dictionary), np.iinfo(np.int64).min)  # a base file may repeat a key
     np.maximum.at(latest_of, numbers(known.indices, np.int32), ranks[: old.num_rows])
-    late: Bools = (place >= 0) & (ranks[old.num_rows :] < latest_of[np.where(place >= 0, place, 0)])
+    late: Bools = (found >= 0) & (ranks[old.num_rows :] < latest_of[np.where(found >= 0, found, 0)])
     return late
 
 

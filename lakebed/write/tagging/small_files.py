@@ -1,7 +1,7 @@
-"""File groups for new keys, where no hash says where a key belongs: small files first, then new file groups.
+"""File groups for new keys of indexes without a hash: small files first, then new file groups.
 
-Pure functions. A group is chosen by the key's hash among slots handed out in proportion to the room each file has, so
-that two copies of a new key in one batch meet in one task, whatever task they come from.
+Pure functions. A group is chosen by the key's hash among slots allocated in proportion to the free space of each file,
+so that two rows of a new key in one batch go to the same task, whatever tasks they come from.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakebed.model.files import FileSlice
 from lakebed.model.schema import PARTITION_PATH, RECORD_KEY
 
 SLOTS = 1 << 12
-"""Shares are handed out in this many slots; finer than any sensible number of files per partition and write."""
+"""Shares are allocated in this many slots; finer than any sensible number of files per partition and write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class InsertBucket:
 
 
 def small_slices(slices: Sequence[FileSlice], options: WriteOptions, *, is_mor: bool) -> list[FileSlice]:
-    """Slices that still have room, smallest first. On merge-on-read only those without logs are rewritten for it."""
+    """Slices that still have room, smallest first. On merge-on-read only slices without logs take new keys."""
     return sorted(
         (
             file_slice
@@ -59,9 +59,9 @@ def insert_buckets(
     is_mor: bool,
     taken: Mapping[str, int] | None = None,
 ) -> list[InsertBucket]:
-    """Where so many bytes of new rows go, as shares of `SLOTS`.
+    """The groups for `new_bytes` bytes of new rows, with their shares of `SLOTS`.
 
-    `taken` is what earlier parts of the same write take of each file, small or new, by file id.
+    `taken` has the bytes that earlier parts of the same write add to each file, small or new, by file id.
     """
     used = taken or {}
     target = max(1, options.max_file_size)
@@ -102,7 +102,7 @@ def insert_bucket_of_keys(keys: pa.Array, buckets: Sequence[InsertBucket]) -> In
 
 
 def assign_inserts(located: pa.Table, insert_buckets_in: Callable[[str, int], list[InsertBucket]]) -> pa.Table:
-    """Located rows with a file group for every key; `insert_buckets_in` gives those for so many new keys of a path."""
+    """Located rows with a file group for every key; `insert_buckets_in` gives those for a path and a count of keys."""
     column = located.column(FILE_ID)
     if not column.null_count:
         return located
@@ -122,7 +122,7 @@ def assign_inserts(located: pa.Table, insert_buckets_in: Callable[[str, int], li
 
 
 def _filled(column: pa.ChunkedArray, ids: list[str], number: Ints) -> pa.ChunkedArray:
-    """A column of file ids, its gaps filled by number; in chunks, for few ids repeated outgrow a column."""
+    """A column of file ids, its gaps filled by number; in chunks, as repeated ids may be too large for one array."""
     texts, chunks = pa.array(ids, pa.string()), []
     for start in range(0, len(column), ROWS_AT_ONCE):
         known = concat_chunks(column.slice(start, ROWS_AT_ONCE))

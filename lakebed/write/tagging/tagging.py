@@ -4,9 +4,9 @@
     other indexes     buffer everything ──► look keys up ──► buffer by group        (in parts whose keys fit)
     no look-up        inserts without a hash: groups by key, small files first
 
-Under a global index a row may find its key in another partition: `partition_moves` says what becomes of it, and
-`keep_partition` what its partition columns hold where a key is told to stay. What is done to each group then is for
-`targets` to say.
+Under a global index the key of a row may be in another partition: `partition_moves` decides what is written then, and
+`keep_partition` sets the partition columns of rows that are kept in the old one. `targets` decides how each group is
+written.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from lakebed.write.task.write_task import GroupTarget, Incoming
 from lakebed.write.write_checks import refuse_unnamed_buckets
 
 PARTS_IN_FLIGHT = 3
-"""Batches that are taken apart ahead of the buffers."""
+"""Batches that are split by group ahead of the buffers."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaggedGroup:
-    """One file group and what comes to it."""
+    """One file group and its incoming data."""
 
     target: GroupTarget
     incoming: Incoming
@@ -69,7 +69,7 @@ class Tagging:
     reader_context: ReaderContext
     memory: int = DEFAULT_WRITE_MEMORY
     lister: FileLister | None = None
-    """What is known of the table's files already; None lists the store."""
+    """A listing of the table's files that was made already; None lists the storage."""
     _groups: GroupNumbers = field(default_factory=GroupNumbers)
     _rewritten: set[FileGroupId] = field(default_factory=set)
 
@@ -80,18 +80,18 @@ class Tagging:
         rows: Iterable[pa.RecordBatch],
         deletes: Iterable[pa.RecordBatch],
         *,
-        in_hand: bool = False,
+        in_memory: bool = False,
     ) -> None:
-        """Take all rows in; errors of the data show here, when nothing is written yet.
+        """Buffer all rows; errors in the data are raised here, before anything is written.
 
-        Rows that are `in_hand` lie in the caller's memory and stay there.
+        With `in_memory` the caller keeps the rows in memory, and they are not copied.
         """
         index = self._index(self.client, self._view(self.client))
         if not index.is_hashed:
             refuse_unnamed_buckets(self.client, self.properties)
         for is_delete, batches in ((False, rows), (True, deletes)):
             if index.places_by_bucket:
-                self._buffer_buckets(group_buffers, index, batches, is_delete, in_hand and not is_delete)
+                self._buffer_buckets(group_buffers, index, batches, is_delete, in_memory and not is_delete)
                 continue
             for batch in batches:
                 if not batch.num_rows:
@@ -110,31 +110,31 @@ class Tagging:
         index: Index,
         batches: Iterable[pa.RecordBatch],
         is_delete: bool,
-        in_hand: bool,
+        in_memory: bool,
     ) -> None:
-        """The same where a hash is all there is to it: keys are hashed in threads."""
+        """The same where the group follows from a hash alone: keys are hashed in threads."""
         names = [self.reader_context.rule.key, *self.reader_context.rule.ordering] if is_delete else None
 
-        def apart(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[tuple[FileGroupId, Any]]]:
+        def split(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[tuple[FileGroupId, Any]]]:
             parts = list(_rows_of_buckets(index, batch))
             batch = batch if names is None else batch.select(names)
-            if in_hand:
+            if in_memory:
                 return batch, parts
             return batch, [(group, batch if rows is None else take(batch, rows)) for group, rows in parts]
 
         runner = LocalRunner(os.cpu_count(), PARTS_IN_FLIGHT) if self.runner.shares_memory else self.runner
         parts = (part for batch in batches if batch.num_rows for part in group_buffers.bounded_parts(batch))
-        for batch, routed in runner.map(apart, parts, label="tag"):
+        for batch, routed in runner.map(split, parts, label="tag"):
             own = batch.select([name for name in (RECORD_KEY, PARTITION_PATH) if name in batch.schema.names]).nbytes
             for group, part in routed:
                 number = self._groups.buffer_number(group, is_delete=is_delete)
-                if in_hand:
+                if in_memory:
                     group_buffers.point(number, batch, part, own)
                 else:
                     group_buffers.put(number, part)
 
     def by_bucket(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[FileGroupId, pa.RecordBatch]]:
-        """Prepared rows by file group, batch after batch, where a hash tells the group."""
+        """Prepared rows by file group, batch after batch, where a hash determines the group."""
         index = self._index(self.client, self._view(self.client))
         assert index.places_by_bucket
         for batch in batches:
@@ -145,7 +145,7 @@ class Tagging:
     def finish(
         self, group_buffers: GroupBuffers, snapshot: MetaClient, view: FileSystemView | None = None
     ) -> list[TaggedGroup]:
-        """Every group with its rows, as the table is at the beginning of the write; `view` is that of the snapshot."""
+        """Every group with its rows, for the table as of the start of the write; `view` is that of the snapshot."""
         view = view or self._view(snapshot)
         index = self._index(snapshot, view)
         if not index.is_hashed:
@@ -161,7 +161,7 @@ class Tagging:
         return tagged
 
     def targets(self, groups: Iterable[FileGroupId], snapshot: MetaClient) -> dict[FileGroupId, GroupTarget]:
-        """What becomes of rows that tasks elsewhere hashed to their groups, by file group."""
+        """The targets of groups whose rows were hashed by Spark tasks."""
         for group in groups:
             self._groups.number(group)
         view = self._view(snapshot)
@@ -206,7 +206,7 @@ def index_context(
 
 def _rows_of_buckets(index: Index, batch: pa.RecordBatch) -> Iterator[tuple[FileGroupId, pa.Array | None]]:
     """The numbers of each file group's rows, None for all."""
-    places = index.places(pa.Table.from_batches([batch]))
-    for number, rows in rows_by_group(places.of_row):
-        location = places.locations[number]
+    found = index.places(pa.Table.from_batches([batch]))
+    for number, rows in rows_by_group(found.of_row):
+        location = found.locations[number]
         yield FileGroupId(location.partition_path, location.file_id), rows

@@ -1,4 +1,4 @@
-"""What becomes of the rows of a file group: which file slice they are written on top of, and how.
+"""How the rows of a file group are written: on top of which file slice, and into which kind of file.
 
     operation replaces       a new file group          CREATE
     no slice of the group    its first base file       CREATE
@@ -6,8 +6,8 @@
     group takes new keys     a new base file           MERGE
     merge-on-read            a log                     APPEND
 
-Tagging says which group a row belongs to before the write begins; targets are found once it has, for only then is it
-settled what the table holds.
+Tagging may assign rows to groups before the transaction starts; targets are determined afterwards, from the snapshot
+of the transaction.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from lakebed.write.task.write_task import GroupTarget, Target
 
 @dataclass(frozen=True, slots=True)
 class TargetRules:
-    """What decides the target of a group besides the table's files."""
+    """What determines the target of a group besides the table's files."""
 
     operation: Operation
     index: Index
     is_mor: bool
     rewritten: Collection[FileGroupId] = ()
-    """Groups that take new keys: their base file is written anew, for other writers' indexes look for keys there."""
+    """Groups that take new keys: their base file is rewritten, because indexes of other writers look for keys there."""
 
     def target(self, group: FileGroupId, latest: FileSlice | None, *, has_files: bool) -> GroupTarget | None:
-        """The target of a group with that latest slice, None if nothing happens to it.
+        """The target of a group with the slice `latest`, None if nothing is written to it.
 
-        `has_files` says whether its partition has any: a replaced group leaves its file id behind there.
+        `has_files` states whether its partition has any: a replaced group keeps its file id, so a new one is needed.
         """
         if self.operation.replaces:
             new = self.index.successor(group) if has_files else group
@@ -54,7 +54,7 @@ class TargetRules:
 def group_targets(
     groups: Iterable[FileGroupId], view: FileSystemView, rules: TargetRules
 ) -> dict[FileGroupId, GroupTarget]:
-    """The target of every group; those to which nothing happens are left out."""
+    """The target of every group; groups to which nothing is written are left out."""
     wanted = list(groups)
     latest = _latest_slices(view, {group.partition_path for group in wanted})
     with_files = {group.partition_path for group in latest}
@@ -67,7 +67,7 @@ def group_targets(
 
 
 def refuse_replaced_buckets(groups: Iterable[FileGroupId], index: Index) -> None:
-    """Rows were hashed before the write began; buckets that were replaced or split since have other file groups."""
+    """`ConflictError` if a bucket was replaced or split after rows were hashed: it has other file groups now."""
     for group in groups:
         if not index.is_place(group):
             raise ConflictError(f"the file group {group} was replaced by another writer just now", hint="Write again.")
@@ -77,7 +77,7 @@ def refuse_replaced_buckets(groups: Iterable[FileGroupId], index: Index) -> None
 def groups_of_partitions(
     view: FileSystemView, partitions: tuple[str, ...] | None, touched: set[str]
 ) -> dict[str, tuple[str, ...]]:
-    """The file groups of these partitions (of those that rows came for, if None), by partition."""
+    """The file groups of these partitions (of the partitions of the rows, if None), by partition."""
     paths = sorted(touched) if partitions is None else list(partitions)
     found = {path: tuple(one.file_group.file_id for one in view.slices(path)) for path in paths}
     return {path: ids for path, ids in found.items() if ids}

@@ -1,7 +1,7 @@
-"""Rows whose keys no hash tags: keys are looked up in parts that fit the memory, and new keys get a file group.
+"""Rows of indexes without a hash: keys are looked up in parts that fit the memory, and new keys get a file group.
 
 buffered rows ──► parts by key whose keys fit ──► look-up ──► keys that move or stay ──► groups of new keys ──► buffers
-inserts that look nothing up                       counted ──► groups of new keys, in their order            ──► buffers
+inserts without a look-up                          counted ──► groups of new keys, in their order            ──► buffers
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lakebed.write.operation import Operation
 from lakebed.write.rows.group_buffers import GroupBuffer, GroupBuffers
 from lakebed.write.rows.key_parts import key_parts
 from lakebed.write.tagging.group_numbers import GroupNumbers
-from lakebed.write.tagging.keep_partition import Folders, staying
+from lakebed.write.tagging.keep_partition import Folders, with_kept_partitions
 from lakebed.write.tagging.partition_moves import columns_needed, deletes_stay, settle_moves
 from lakebed.write.tagging.small_files import SLOTS, InsertBucket, assign_inserts, insert_buckets
 from lakebed.write.tagging.targets import all_slices, groups_being_clustered
@@ -59,10 +59,10 @@ class UntaggedRows:
     view: FileSystemView
     groups: GroupNumbers
     rewritten: set[FileGroupId]
-    """Gathers the groups whose base file takes new keys."""
+    """Collects the groups whose base file takes new keys."""
 
     def tag(self, group_buffers: GroupBuffers) -> None:
-        """Buffer all of them by file group."""
+        """Buffer all rows by file group."""
         taken: _Taken = {}
         for buffer in group_buffers.take((UNTAGGED, UNTAGGED_DELETES)):
             is_delete = buffer.group == UNTAGGED_DELETES
@@ -92,7 +92,7 @@ class UntaggedRows:
         return settled.located, settled.stays
 
     def _buffer_new(self, group_buffers: GroupBuffers, buffer: GroupBuffer) -> None:
-        """Rows whose keys nobody looks for: counted first, then tagged batch by batch, in their order."""
+        """Rows whose keys are not looked up: counted first, then tagged batch by batch, in their order."""
         counts: Counter[str] = Counter()
         for batch in buffer.batches(_BATCH_ROWS):
             for found in batch.column(PARTITION_PATH).value_counts().to_pylist():
@@ -128,7 +128,7 @@ class UntaggedRows:
         locations = located.select([PARTITION_PATH, *LOCATION_COLUMNS])
         rows = pa.Table.from_batches([batch])
         if folders is not None:
-            rows = staying(rows, locations, self.reader_context.rule, folders)
+            rows = with_kept_partitions(rows, locations, self.reader_context.rule, folders)
         index = rows.schema.get_field_index(PARTITION_PATH)
         rows = rows.set_column(index, rows.schema.field(index), locations.column(PARTITION_PATH))
         for name in LOCATION_COLUMNS:
@@ -155,6 +155,6 @@ class UntaggedRows:
 
 
 def look_up_reader(client: MetaClient, reader_context: ReaderContext, runner: Runner, memory: int) -> FileGroupReader:
-    """Reads slices in which keys are looked for; as many at once as the runner runs share their part of the memory."""
+    """Reads slices in which keys are looked for; as many as the runner runs at once share the memory for look-ups."""
     share = MemoryPlan(memory).write.lookup.reader(runner.at_once)
     return FileGroupReader(client.storage, reader_context, ReadOptions(memory=share), reader_context.schema)

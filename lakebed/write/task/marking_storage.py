@@ -1,7 +1,7 @@
-"""A storage that leaves a marker before every data file it opens for writing.
+"""A storage that creates a marker before every data file it opens for writing.
 
-Markers are how a rollback, ours or real Hudi's, finds the files of a write that died. Binding them to the storage a
-task writes through means that no writer can forget one.
+Markers are how a rollback, ours or real Hudi's, finds the files of a failed write. The storage that a task writes
+through creates them, so that no file writer can forget one.
 """
 
 from __future__ import annotations

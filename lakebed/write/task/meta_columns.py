@@ -1,7 +1,7 @@
-"""What a write does to rows on their way into a file: meta columns, tombstones, and counting what they replace.
+"""Rows on their way into a file: meta columns, tombstones, and counting the rows that they replace.
 
-A row that the write brought carries the write's begin time, which is how it is told apart from rows that were there;
-sequence numbers come last, when it is known which rows stay.
+A row of the write has the write's requested time as its commit time, which distinguishes it from existing rows;
+sequence numbers are assigned last, when it is known which rows are written.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ OpenRows = Callable[[int], Iterator[pa.RecordBatch]]
 def with_meta_columns(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, requested_time: str
 ) -> Iterator[pa.RecordBatch]:
-    """Rows with the write's begin as their commit time."""
+    """Rows with the write's requested time as their commit time."""
     time = pa.scalar(requested_time, pa.string())
     for batch in batches:
-        given = {COMMIT_TIME: constant(time, batch.num_rows), COMMIT_SEQNO: pa.nulls(batch.num_rows, pa.string())}
-        columns = [given[name] if name in given else batch.column(name) for name in schema.names]
+        added = {COMMIT_TIME: constant(time, batch.num_rows), COMMIT_SEQNO: pa.nulls(batch.num_rows, pa.string())}
+        columns = [added[name] if name in added else batch.column(name) for name in schema.names]
         yield pa.RecordBatch.from_arrays(columns, names=schema.names)
 
 
 @dataclass(slots=True)
 class SequenceNumbers:
-    """Sequence numbers `<begin>_<task>_<n>` for the rows that this write brought."""
+    """Sequence numbers `<requested time>_<task>_<n>` for the rows of this write."""
 
     requested_time: str
     task: int
-    given: int = 0
+    used: int = 0
 
     def is_new(self, batch: pa.RecordBatch) -> pa.Array:
-        """Which rows this write brought."""
+        """Which rows are of this write."""
         times, requested_time = batch.column(COMMIT_TIME), pa.scalar(self.requested_time, pa.string())
         if pa.types.is_dictionary(times.type):
             return pc.equal(times.dictionary, requested_time).take(times.indices)
@@ -56,8 +56,8 @@ class SequenceNumbers:
         if index < 0:
             return batch
         count = batch.num_rows
-        numbers = index_array(np.arange(self.given, self.given + count, dtype=np.int64)).cast(pa.string())
-        self.given += count
+        numbers = index_array(np.arange(self.used, self.used + count, dtype=np.int64)).cast(pa.string())
+        self.used += count
         texts = pc.binary_join_element_wise(f"{self.requested_time}_{self.task}", numbers, "_")
         is_new = self.is_new(batch)
         kept = texts if is_new.true_count == count else pc.if_else(is_new, texts, values(batch.column(index)))
@@ -67,37 +67,37 @@ class SequenceNumbers:
 # ---------------------------------------------------------------------- tombstones
 @dataclass(frozen=True, slots=True)
 class LogRows:
-    """A merged batch with tombstones, as a log takes it."""
+    """A merged batch with tombstones, split up as a log stores it."""
 
     rows: pa.RecordBatch
     deletes: pa.RecordBatch
     earlier: pa.RecordBatch
-    """Deletes that a row or delete of the same key follows: they count before it."""
+    """Deletes followed by a row or delete of the same key: they apply before it."""
 
 
 def log_rows(batches: Iterator[pa.RecordBatch], rule: MergeRule, columns: list[str]) -> Iterator[LogRows]:
-    """Batches of a merge that kept its tombstones, taken apart.
+    """Batches of a merge that kept its tombstones, split into rows and deletes.
 
-    A delete at the end of a batch waits for the key that follows, and then goes by itself: batches of one merge may
-    keep a text behind a dictionary or not, and are never joined.
+    A delete at the end of a batch is held until the next key is known, and then returned as a batch of its own: text
+    columns may be dictionary-encoded in one batch of a merge and plain in another, so batches are never concatenated.
     """
     held: pa.RecordBatch | None = None
     for batch in batches:
         if not batch.num_rows:
             continue
         if held is not None:
-            yield _taken_apart(held, rule, columns, batch.column(rule.key)[0])
+            yield _split(held, rule, columns, batch.column(rule.key)[0])
             held = None
         if batch.column(OP_COLUMN)[-1].as_py() == Op.DELETE:  # its key may go on in the next batch
             held, batch = batch.slice(batch.num_rows - 1), batch.slice(0, batch.num_rows - 1)
         if batch.num_rows:
             following = held.column(rule.key)[0] if held is not None else None
-            yield _taken_apart(batch, rule, columns, following)
+            yield _split(batch, rule, columns, following)
     if held is not None:
-        yield _taken_apart(held, rule, columns, None)
+        yield _split(held, rule, columns, None)
 
 
-def _taken_apart(batch: pa.RecordBatch, rule: MergeRule, columns: list[str], following: pa.Scalar | None) -> LogRows:
+def _split(batch: pa.RecordBatch, rule: MergeRule, columns: list[str], following: pa.Scalar | None) -> LogRows:
     ops = batch.column(OP_COLUMN)
     is_row = pc.equal(ops, int(Op.ROW))
     rows = batch.filter(is_row).select(columns)
@@ -125,9 +125,9 @@ def _tombstones(batch: pa.RecordBatch, rule: MergeRule) -> pa.RecordBatch:
 
 # ---------------------------------------------------------------------- counting
 class Replaced:
-    """How many rows of a base file the rows and deletes of a write meet, told while the base streams by.
+    """How many rows of a base file the write updates and deletes, counted while the base file is streamed.
 
-    With more than `most` bytes of keys, rows that vanished and rows that came are set off against each other.
+    With more than `most` bytes of keys the counts are estimated from the numbers of removed and added rows.
     """
 
     def __init__(self, opens: list[OpenRows], most: int) -> None:
@@ -140,27 +140,27 @@ class Replaced:
         self._kept = 0
 
     def watching(self, open_rows: OpenRows) -> OpenRows:
-        """The base file's rows, noted as they pass."""
+        """The base file's rows, recorded as they are read."""
 
         def watched(wanted: int) -> Iterator[pa.RecordBatch]:
             self.base_rows = 0
             for batch in open_rows(wanted):
                 self.base_rows += batch.num_rows
                 if self._index is not None:
-                    places = self._index.find(batch.column(RECORD_KEY))
-                    self._known[places[places >= 0]] = True
+                    found = self._index.find(batch.column(RECORD_KEY))
+                    self._known[found[found >= 0]] = True
                 yield batch
 
         return watched
 
     def add(self, merged: pa.RecordBatch, is_new: pa.Array) -> None:
-        """A merged batch, every base row of whose keys has passed."""
+        """Count a merged batch; all base rows of its keys must have been read."""
         new = is_new.true_count
         self.fresh += new
         self._kept += merged.num_rows - new
         if self._index is not None and new:
-            places = self._index.find(merged.column(RECORD_KEY).filter(is_new))
-            self._updates += int(self._known[places[places >= 0]].sum())
+            found = self._index.find(merged.column(RECORD_KEY).filter(is_new))
+            self._updates += int(self._known[found[found >= 0]].sum())
 
     @property
     def updates(self) -> int:

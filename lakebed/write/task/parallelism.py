@@ -1,8 +1,8 @@
-"""How many file groups are written at once, and what each may take of the memory and the cores.
+"""How many file groups are written at once, and the share of memory and cores of each.
 
-    memory ──► a share per lane ──► rows that wait to be encoded  +  an unfinished row group  +  the merge
+    memory ──► a share per task ──► rows queued for encoding  +  an unfinished row group  +  the merge
 
-Lanes are threads here and tasks on Spark; the code inside a lane does not know.
+A task is a thread in this process or a Spark task; the code of a task is the same for both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lakebed.storage.storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """Tasks side by side: whose memory is shared by `count`, and which have a core to spare for encoding or not."""
+    """Tasks that run at once: `count` tasks share the memory, and with `spare_cores` cores are left for encoding."""
 
     runner: Runner
     count: int = 1
@@ -25,9 +25,9 @@ class Parallelism:
 
     @classmethod
     def of(cls, runner: Runner, groups: int, most: int) -> Parallelism:
-        """As many tasks at once as there are cores and groups, and `most` where the memory has no share for more.
+        """As many tasks at once as there are cores and groups, and at most `most`, which the memory allows.
 
-        Runners other than our threads know themselves how much they do at once: there the memory is for one task.
+        Runners other than our threads decide themselves how many tasks run at once: there the memory is for one task.
         """
         if not runner.shares_memory:
             return cls(runner)
@@ -36,8 +36,8 @@ class Parallelism:
         return cls(runner.limited_to(threads), threads, threads < cores)
 
     def write_buffer(self, options: WriteOptions, most: int, storage: Storage) -> int:
-        """How many bytes of rows may wait to be encoded.
+        """How many bytes of rows may be queued for encoding.
 
-        None where files are local and every core has its task: to hand rows to another thread then costs a tenth.
+        Zero where files are local and every core has a task: passing rows to another thread then costs 10 % more time.
         """
         return min(options.write_buffer, most) if self.spare_cores or not storage.is_local else 0

@@ -4,9 +4,9 @@
     MERGE    base file + rows ──► fold ──► new base file                     (copy-on-write, small files)
     APPEND   rows ──► fold, tombstones kept ──► log: data and deletes        (merge-on-read)
 
-The fold is the table's own merge rule, so that what a batch says twice means what two batches would have said. A row
-that this write brought carries the write's begin time; every other row keeps its commit time and sequence number. The
-same function runs in a thread here and in a Spark task; nothing in it knows which.
+The fold is the table's own merge rule, so that two rows of one key in a batch have the same result as in two batches. A
+row of this write gets the write's requested time; every other row keeps its commit time and sequence number. The same
+function runs in a thread of this process and in a Spark task.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NEVER = 1 << 62
 
 
 class Target(StrEnum):
-    """What becomes of the rows of a group."""
+    """How the rows of a group are written."""
 
     CREATE = "create"
     MERGE = "merge"
@@ -61,13 +61,13 @@ class Target(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupTarget:
-    """One file group of a write. `slice` is what is there before, None for a new group."""
+    """One file group of a write. `slice` is its latest file slice before the write, None for a new group."""
 
     file_group: FileGroupId
     kind: Target
     slice: FileSlice | None = None
     may_roll: bool = False
-    """Whether rows past the file size may go into further groups: not where a hash says which group a key is in."""
+    """Whether rows past the file size may go into further groups: not where a hash determines the group of a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +84,15 @@ class WriteContext:
     fold: bool = True
     """Fold repeated keys of the batch; without it inserts keep their duplicates (default layout only)."""
     keeps_known: bool = False
-    """Rows go beside those of the same key that a file holds already: inserts that look nothing up (default layout)."""
+    """Rows are added beside rows of the same key in the file: inserts without a look-up (default layout)."""
     partial: bool = False
     bloom_filter: bool = False
     populate_meta_fields: bool = True
-    """Whether files keep the meta columns of rows; on their way rows carry them in any case."""
+    """Whether files store the meta columns of rows; rows in memory always have them."""
 
     @property
     def merge_memory(self) -> int:
-        """What a merge in a task may take."""
+        """The memory of the merge of one task."""
         return self.memory.merge.ceiling
 
     @property
@@ -102,13 +102,13 @@ class WriteContext:
 
     @property
     def wanted(self) -> pa.Schema:
-        """The columns of rows on their way: where they lie is for the writers to say."""
+        """The columns of rows in memory: file writers add partition path and file name."""
         return without_place(self.schema.arrow)
 
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """What a write brings to one group: rows in order of arrival, and keys to delete. A key is in one of the two."""
+    """The incoming data of one group: rows in order of arrival, and keys to delete. A key is in one of the two."""
 
     rows: OpenRows | None = None
     deletes: OpenRows | None = None
@@ -119,13 +119,13 @@ class Incoming:
 def write_group(
     context: WriteContext, target: GroupTarget, incoming: Incoming, task: int, token: str
 ) -> list[WrittenFile]:
-    """Write what came for one group; what was written, for the commit."""
+    """Write the incoming data of one group; returns the written files, for the commit."""
     write = {Target.CREATE: _create, Target.MERGE: _merge, Target.APPEND: _append}[target.kind]
     return write(context, target, incoming, SequenceNumbers(context.requested_time, task), token)
 
 
 def ensure_partition(context: WriteContext, partition_path: str) -> None:
-    """Leave the file by which readers know a folder as a partition; whoever comes first writes it."""
+    """Create the file that marks a folder as a partition, unless another task has created it."""
     path = joined(partition_path, PARTITION_METAFILE)
     depth = len(partition_path.split("/")) if partition_path else 0
     if context.storage.stat(path) is None:
@@ -160,15 +160,15 @@ def _merge(
     wanted = context.wanted
     reader = FileGroupReader(context.storage, context.reader_context, ReadOptions(memory=context.merge_memory), wanted)
     runs = reader.runs(file_slice, wanted)
-    brought = [] if context.keeps_known else [each for each in (incoming.rows, incoming.deletes) if each]
-    replaced = Replaced(brought, context.memory.merge.incoming_keys)
+    changes = [] if context.keeps_known else [each for each in (incoming.rows, incoming.deletes) if each]
+    replaced = Replaced(changes, context.memory.merge.incoming_keys)
     runs[0] = replace(runs[0], open=replaced.watching(runs[0].open))
     is_sorted, repeats = context.is_sorted, runs[0].may_repeat or context.keeps_known
     with Spill() as spill:
         if context.keeps_known and incoming.rows is not None:
-            merged, is_sorted = _beside(context, runs, incoming), False
+            merged, is_sorted = _existing_then_new(context, runs, incoming), False
         else:
-            merged = _over(context, runs, incoming, spill)
+            merged = _existing_with_changes(context, runs, incoming, spill)
         with _open_base(context, target, token, 0, is_sorted, io_type=MarkerType.MERGE, repeats=repeats) as writer:
             for batch in merged:
                 replaced.add(batch, numbers.is_new(batch))
@@ -203,7 +203,7 @@ def _append(
 
 # ---------------------------------------------------------------------- slices
 def _new_rows(context: WriteContext, rows: OpenRows, nbytes: int | None) -> Iterator[pa.RecordBatch]:
-    """The rows of a batch as they go into a base file: one per key, or all of them in their order."""
+    """The incoming rows as they go into a base file: one per key, or all of them in their order."""
     if not context.fold:
         yield from with_meta_columns(rows(context.options.row_group_rows), context.wanted, context.requested_time)
         return
@@ -211,20 +211,22 @@ def _new_rows(context: WriteContext, rows: OpenRows, nbytes: int | None) -> Iter
     yield from sorted_merge([run], rule, context.wanted, memory=context.merge_memory, encoded=True)
 
 
-def _beside(context: WriteContext, runs: list[Run], incoming: Incoming) -> Iterator[pa.RecordBatch]:
-    """What is there as it is, then the new rows."""
+def _existing_then_new(context: WriteContext, runs: list[Run], incoming: Incoming) -> Iterator[pa.RecordBatch]:
+    """The existing rows unchanged, then the new rows."""
     yield from hash_merge(runs, context.reader_context.rule, context.wanted, memory=context.merge_memory)
     if incoming.rows is not None:
         yield from _new_rows(context, incoming.rows, incoming.rows_bytes)
 
 
-def _over(context: WriteContext, runs: list[Run], incoming: Incoming, spill: Spill) -> Iterator[pa.RecordBatch]:
-    """What is there, merged with what the batch says."""
+def _existing_with_changes(
+    context: WriteContext, runs: list[Run], incoming: Incoming, spill: Spill
+) -> Iterator[pa.RecordBatch]:
+    """The existing rows merged with the incoming rows and deletes."""
     rule, wanted, memory = context.reader_context.rule, context.wanted, context.merge_memory
-    brought = folded_runs(_incoming_runs(context, incoming, len(runs)), rule, wanted, spill, memory)
+    changes = folded_runs(_incoming_runs(context, incoming, len(runs)), rule, wanted, spill, memory)
     if context.is_sorted:
-        return sorted_merge([*runs, *brought], rule, wanted, memory=memory, encoded=True)
-    return hash_merge([*runs, *brought], rule, wanted, memory=memory)
+        return sorted_merge([*runs, *changes], rule, wanted, memory=memory, encoded=True)
+    return hash_merge([*runs, *changes], rule, wanted, memory=memory)
 
 
 def _rows_run(context: WriteContext, rows: OpenRows, nbytes: int | None, age: int = 1) -> Run:
@@ -239,7 +241,7 @@ def _rows_run(context: WriteContext, rows: OpenRows, nbytes: int | None, age: in
 
 
 def _incoming_runs(context: WriteContext, incoming: Incoming, age: int) -> list[Run]:
-    """The rows and the deletes of a write, above everything that is there."""
+    """The rows and the deletes of a write, as runs newer than all existing ones."""
     runs = [] if incoming.rows is None else [_rows_run(context, incoming.rows, incoming.rows_bytes, age)]
     if incoming.deletes is not None:
         runs.append(
@@ -303,5 +305,5 @@ def _open_log(context: WriteContext, target: GroupTarget, token: str) -> LogWrit
 
 
 def _may_delete_first(rule: MergeRule, schema: pa.Schema) -> bool:
-    """Whether a batch can delete a key for good and bring it again: by marks on rows, where ordering values count."""
+    """Whether a batch can delete a key without ordering value and insert it again: by delete marks, with event time."""
     return rule.by_event_time and (IS_DELETED in schema.names or rule.delete_field in schema.names)

@@ -73,7 +73,7 @@ def test_a_table_for_real_hudi() -> None:
         ("hoodie.datasource.write.table.type", "MOO", "no table type"),
         ("hoodie.table.storage.layout", "lsm", "layout='lsm' is not known"),
         (f"{WRITE}keygenerator.class", "com.example.Mine", r"com\.example\.Mine.*SimpleKeyGenerator"),
-        ("hoodie.table.recordkey.fields", "v", "different things"),
+        ("hoodie.table.recordkey.fields", "v", "differ"),
         ("hoodie.parquet.max.file.size", "big", r"hoodie\.parquet\.max\.file\.size='big'"),
         ("hoodie.compact.inline", "perhaps", r"hoodie\.compact\.inline"),
         ("lakebed.memory", "much", r"lakebed\.memory"),

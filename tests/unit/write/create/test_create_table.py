@@ -40,9 +40,9 @@ def refused(match: str, schema: Any = SCHEMA, **settings: Any) -> None:
         ("hoodie.table.keygenerator.type", "USER_PROVIDED", "needs a class"),
         ("hoodie.table.keygenerator.type", "NON_PARTITION", "makes no partitions"),
         ("hoodie.table.keygenerator.type", "TIMESTAMP", "nothing says how it is formatted"),
-        ("hoodie.table.ordering.fields", "nope", "different things"),
-        ("hoodie.table.recordkey.fields", "nope", "different things"),
-        ("hoodie.datasource.write.partitionpath.field", "nope", "different things"),
+        ("hoodie.table.ordering.fields", "nope", "differ"),
+        ("hoodie.table.recordkey.fields", "nope", "differ"),
+        ("hoodie.datasource.write.partitionpath.field", "nope", "differ"),
         ("hoodie.index.type", "BUKET", r"hoodie\.index\.type='BUKET'"),
         ("hoodie.index.type", "RECORD_INDEX", "metadata table"),
         ("hoodie.index.bucket.engine", "foo", r"hoodie\.index\.bucket\.engine='foo'"),
@@ -61,8 +61,8 @@ def refused(match: str, schema: Any = SCHEMA, **settings: Any) -> None:
         ("hoodie.record.merge.mode", "custom", "needs the name of a merger"),
         ("hoodie.populate.meta.fields", "maybe", r"hoodie\.populate\.meta\.fields='maybe'"),
         ("hoodie.timeline.layout.version", "1", "timeline layout"),
-        ("hoodie.table.metadata.partitions", "files", "made by create itself"),
-        ("hoodie.table.create.schema", "{}", "made by create itself"),
+        ("hoodie.table.metadata.partitions", "files", "set by create itself"),
+        ("hoodie.table.create.schema", "{}", "set by create itself"),
     ],
 )
 def test_properties_that_no_write_could_use(key: str, value: str, match: str) -> None:
@@ -90,8 +90,8 @@ def test_properties_that_no_write_could_use(key: str, value: str, match: str) ->
         ({"properties": ["a"]}, "a mapping"),
         ({"partition_by": "p:NUMBER"}, "NUMBER is no type"),
         ({"partition_by": "p:SIMPLE", "properties": {CLASS: KEYGEN + "SimpleKeyGenerator"}}, "does not take types"),
-        ({"index": "simple", "properties": {"hoodie.index.type": "BLOOM"}}, "different things"),
-        ({"num_buckets": 3, "properties": {"hoodie.bucket.index.num.buckets": "4"}}, "different things"),
+        ({"index": "simple", "properties": {"hoodie.index.type": "BLOOM"}}, "differ"),
+        ({"num_buckets": 3, "properties": {"hoodie.bucket.index.num.buckets": "4"}}, "differ"),
         ({"properties": {CLASS: KEYGEN + "ComplexKeyGenerator", "hoodie.table.keygenerator.type": "SIMPLE"}}, "differ"),
         (
             {
