@@ -281,9 +281,10 @@ class Table:
             runner=self._runner,
             txn_context=self._reporting_txn_context(),
         )
-        context = without_metadata_table(context, drop=drop_metadata or self._drop_metadata)
-        self._client = context.client
-        return TableWriter(context)
+        without = without_metadata_table(context, drop=drop_metadata or self._drop_metadata)
+        if without.client is not context.client:
+            self._client = without.client
+        return TableWriter(without)
 
     def _after_write(self, result: CommitResult, writer: TableWriter, spark: Any = None) -> CommitResult:
         """The result of a completed write, after the table services that are due have run."""

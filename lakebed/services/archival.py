@@ -61,7 +61,7 @@ def archive(client: MetaClient, txn_context: TxnContext, options: ArchiveOptions
         if history.version is not None:
             history = compact(history, options.batch, options.target_size)
             sweep(history, options.versions)
-    txn_context.notify(fresh.changed({}, forgotten))
+        txn_context.notify(fresh.changed({}, forgotten))
     return tuple(gone)
 
 

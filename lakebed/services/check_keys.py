@@ -50,7 +50,8 @@ class KeysByGroup:
         self._buffers.__exit__()
 
     def add(self, group: int, keys: pa.Array) -> None:
-        """Buffer keys of a file group."""
+        """Buffer keys of a file group; in one type, since all of them may share a file on disk."""
+        keys = keys.cast(pa.string())
         groups = pa.repeat(pa.scalar(group, pa.int32()), len(keys))
         with self._lock:
             self._buffers.put(_ALL, pa.RecordBatch.from_arrays([keys, groups], [KEY, GROUP]))
@@ -76,7 +77,7 @@ class KeysByGroup:
 
     def count_repeats(self) -> int:
         """How many rows have a key that another row has, too, the first of each key left out."""
-        return sum(table.num_rows - pc.count_distinct(table.column(KEY)).as_py() for table in self._parts())
+        return sum(table.num_rows - pc.count_distinct(table.column(KEY), mode="all").as_py() for table in self._parts())
 
     def _parts(self) -> Iterator[pa.Table]:
         for buffer in self._buffers.take([_ALL]):

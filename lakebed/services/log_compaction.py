@@ -104,7 +104,7 @@ def _brought(reader: FileGroupReader, runs: Sequence[LogRun]) -> tuple[frozenset
         return None, None
     brought = {reader.brought_by(run) if run.is_partial else None for run in runs if not run.is_delete}
     stays = why_not_partial(reader.reader_context.rule, brought, deletes=any(run.is_delete for run in runs))
-    return next(iter(brought)), stays
+    return next(iter(brought), None), stays
 
 
 def _of_several_instants(file_slice: FileSlice, runs: Sequence[LogRun]) -> frozenset[str]:

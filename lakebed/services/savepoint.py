@@ -67,7 +67,7 @@ def delete_savepoint(client: MetaClient, txn_context: TxnContext, at: str) -> No
         client.storage.delete([client.active.path(inflight)])
         if found.is_completed:
             client.storage.delete([client.active.path(found)])
-    txn_context.notify(client.changed({}, (inflight, found)))
+        txn_context.notify(client.changed({}, (inflight, found)))
 
 
 def savepoint_named(client: MetaClient, at: str | None) -> tuple[Instant, SavepointMetadata]:

@@ -90,8 +90,9 @@ class Services:
         among file groups hold either way. `memory` is a ceiling in bytes (or "512MB") for all groups together.
         """
         strategy_named(strategy)
-        refuse_uncompactable(self.client.config)
-        ready = self.settled(options)._ready()
+        here = self.settled(options)
+        refuse_uncompactable(here.client.config)
+        ready = here._ready()
         finished = ready._run(ready._pending(Action.COMPACTION, Action.LOG_COMPACTION), memory)
         ready = ready._after(finished)
         chosen, files = CompactionOptions.from_properties(ready._chosen), WriteOptions.from_properties(ready._chosen)

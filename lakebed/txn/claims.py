@@ -19,6 +19,7 @@ from lakebed.timeline.meta_client import MetaClient
 from lakebed.txn.failed_writes import clean_up
 from lakebed.txn.heartbeat import Heartbeat, is_expired
 from lakebed.txn.instants import claim_begin
+from lakebed.txn.locks import Lease
 from lakebed.txn.mode import policy, record_mode
 from lakebed.txn.options import FailedWrites
 from lakebed.txn.txn_context import TxnContext
@@ -44,25 +45,37 @@ def claim_plan(
     The heartbeat of a claim that is kept is renewed from the start, however long the planning takes: once the plan can
     be seen, other writers may check whether anybody runs it.
     """
-    storage, kept = client.storage, False
+    storage, heartbeat = client.storage, None
     record_mode(storage, txn_context)
-    with txn_context.lock.hold() as lease:
-        requested_time, fresh = claim_begin(client, txn_context.clock)
-        heartbeat = Heartbeat(storage, requested_time, txn_context.options).start()
-        try:
-            body = plan(fresh, requested_time)
-            if body is None:
-                return None
-            lease.confirm()
-            data = encode_body(body, action, State.REQUESTED)
-            requested = create_requested(storage, requested_time, action, data, fresh.active.folder)
-            kept = keep_claim
-        finally:
-            if not kept:
+    try:
+        with txn_context.lock.hold() as lease:
+            requested_time, fresh = claim_begin(client, txn_context.clock)
+            heartbeat = Heartbeat(storage, requested_time, txn_context.options).start()
+            try:
+                found = _planned(fresh, action, plan, lease, heartbeat)
+            except BaseException:
                 heartbeat.remove()
-    found = ClaimedPlan(requested, fresh.changed({requested: len(data)}), heartbeat)
-    txn_context.notify(found.client)
+                raise
+            if found is None or not keep_claim:
+                heartbeat.remove()
+            if found is not None:
+                txn_context.notify(found.client)
+    except BaseException:  # the plan may be there, but nobody holds it any more: its heartbeat must expire
+        if heartbeat is not None:
+            heartbeat.stop()
+        raise
     return found
+
+
+def _planned(fresh: MetaClient, action: Action, plan: Plan, lease: Lease, heartbeat: Heartbeat) -> ClaimedPlan | None:
+    """Make a plan and save it; None when there is nothing to do."""
+    body = plan(fresh, heartbeat.requested_time)
+    if body is None:
+        return None
+    lease.confirm()
+    data = encode_body(body, action, State.REQUESTED)
+    requested = create_requested(fresh.storage, heartbeat.requested_time, action, data, fresh.active.folder)
+    return ClaimedPlan(requested, fresh.changed({requested: len(data)}), heartbeat)
 
 
 def claim(client: MetaClient, txn_context: TxnContext, *, cleans: bool) -> tuple[str, MetaClient, Heartbeat]:

@@ -54,6 +54,7 @@ class Heartbeat:
 
     def __init__(self, storage: Storage, requested_time: str, options: TxnOptions) -> None:
         self._storage = storage
+        self.requested_time = requested_time
         self._path = heartbeat_file(requested_time)
         self._periodic = Periodic(
             f"lakebed-heartbeat-{requested_time}", options.heartbeat_interval_ms / 1000, self.beat

@@ -271,8 +271,8 @@ class Transaction:
             done, after = publish(now, self.instant, completion, body, self._txn_context)
             self._check_not_undone(lease, done)
             self._phase = _Phase.COMMITTED
+            self._txn_context.notify(after)  # in the order of commits: later, another thread's may have come first
         self._tidy()
-        self._txn_context.notify(after)
         return done
 
     def abort(self) -> None:

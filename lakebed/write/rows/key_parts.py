@@ -53,7 +53,7 @@ def key_parts(
                 yield from key_parts(buffers, part, key, names, share, level + 1)
             return
         held.append(chosen)
-    yield buffer, pa.Table.from_batches(held)
+    yield buffer, pa.Table.from_batches(held, pa.schema([buffer.schema.field(name) for name in names]))
     buffers.give_up(buffer)
 
 

@@ -183,3 +183,15 @@ def test_keys_far_larger_than_the_memory(tmp_path: Path) -> None:
     found, peak = map(int, done.stdout.split())
     assert found == 0
     assert peak <= 10, f"in 8 MB of memory {peak} MB were held"
+
+
+def test_no_keys_and_keys_of_any_text_type_are_compared() -> None:
+    with KeysByGroup(TINY) as keys:
+        keys.add(0, pa.array([], pa.string()))
+        assert keys.repeated() is None
+    with KeysByGroup(TINY) as keys:
+        keys.add(0, pa.array(["a", "b"] * 4_000))
+        keys.add(1, pa.array(["b", "c"] * 4_000).dictionary_encode())
+        found = keys.repeated()
+    assert found is not None and (found.keys, found.key) == (1, "b")
+    assert count_repeats([pa.array(["a", None, None])], TINY) == 1

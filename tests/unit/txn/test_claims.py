@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from lakebed.errors import ConflictError, StorageUnavailable
@@ -137,3 +139,24 @@ def test_whoever_asks_is_told_what_plans_and_commits_left() -> None:
         txn.commit(CommitMetadata("COMPACT", {}, compacted=True))
     assert len(told) == 2
     assert told[-1].active == MetaClient.open(storage).active
+
+
+def test_no_heartbeat_is_renewed_for_a_plan_whose_lock_was_not_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the user interrupts the program there: the plan stays, and the next writer may run it."""
+    storage = new_table()
+    txn_context = txn_context_of(storage)
+    swap, calls = storage.compare_and_swap, []
+
+    def interrupted(path: str, data: bytes, *rest: object, **more: object) -> object:
+        found = swap(path, data, *rest, **more)  # type: ignore[arg-type]
+        calls.append(path)
+        if len(calls) == 3:  # taken, confirmed, given back
+            raise KeyboardInterrupt
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "compare_and_swap", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            planned(storage, txn_context)
+    [plan] = MetaClient.open(storage).timeline.pending
+    assert f"lakebed-heartbeat-{plan.requested_time}" not in {thread.name for thread in threading.enumerate()}
