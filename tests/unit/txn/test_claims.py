@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +16,7 @@ from lakebed.model.instant import Action, State
 from lakebed.storage.memory import MemoryStorage
 from lakebed.testing.clock import ManualClock
 from lakebed.timeline.meta_client import MetaClient
+from lakebed.txn.locks import Lease, LockProvider
 from lakebed.txn.mode import mode_properties
 from lakebed.txn.options import Concurrency, LockKind
 from lakebed.txn.transaction import Transaction
@@ -141,22 +145,24 @@ def test_whoever_asks_is_told_what_plans_and_commits_left() -> None:
     assert told[-1].active == MetaClient.open(storage).active
 
 
-def test_no_heartbeat_is_renewed_for_a_plan_whose_lock_was_not_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when the user interrupts the program there: the plan stays, and the next writer may run it."""
+class Interrupted:
+    """A lock whose user presses Ctrl-C when it has been given back."""
+
+    def __init__(self, lock: LockProvider) -> None:
+        self.lock = lock
+
+    @contextmanager
+    def hold(self) -> Iterator[Lease]:
+        with self.lock.hold() as lease:
+            yield lease
+        raise KeyboardInterrupt
+
+
+def test_no_heartbeat_is_renewed_for_a_plan_that_nobody_got() -> None:
+    """The plan stays on the timeline, and the next writer may run it."""
     storage = new_table()
     txn_context = txn_context_of(storage)
-    swap, calls = storage.compare_and_swap, []
-
-    def interrupted(path: str, data: bytes, *rest: object, **more: object) -> object:
-        found = swap(path, data, *rest, **more)  # type: ignore[arg-type]
-        calls.append(path)
-        if len(calls) == 3:  # taken, confirmed, given back
-            raise KeyboardInterrupt
-        return found
-
-    with monkeypatch.context() as patched:
-        patched.setattr(storage, "compare_and_swap", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            planned(storage, txn_context)
+    with pytest.raises(KeyboardInterrupt):
+        planned(storage, replace(txn_context, lock=Interrupted(txn_context.lock)))
     [plan] = MetaClient.open(storage).timeline.pending
     assert f"lakebed-heartbeat-{plan.requested_time}" not in {thread.name for thread in threading.enumerate()}
