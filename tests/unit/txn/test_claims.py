@@ -161,7 +161,7 @@ class Interrupted:
 def test_no_heartbeat_is_renewed_for_a_plan_that_nobody_got() -> None:
     """The plan stays on the timeline, and the next writer may run it."""
     storage = new_table()
-    txn_context = txn_context_of(storage)
+    txn_context = txn_context_of(storage, ManualClock(1_770_000_000_000))  # a time that no other test has
     with pytest.raises(KeyboardInterrupt):
         planned(storage, replace(txn_context, lock=Interrupted(txn_context.lock)))
     [plan] = MetaClient.open(storage).timeline.pending
