@@ -57,11 +57,12 @@ def histories(draw: st.DrawFn, *, partial: bool = False) -> History:
         run = Run(
             age=number,
             is_sorted=is_sorted,
-            open=opener(rows, chance.randint(1, 5), kind == "delete", present),
+            open=opener(rows, chance.randint(1, 5), kind == "delete", {*present, GONE}),
             is_delete=kind == "delete",
             is_partial=kind == "partial",
             requested_time=f"{number:03d}",
             most_rows=len(rows) if chance.random() < 0.5 else None,
+            brings=frozenset({TIME, KEY, "ts", GONE, *present}) if kind == "partial" else None,
         )
         made.append((run, rows))
     return made
